@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { JOB = 3, LAYERS = 96, MEMBERS_MOST = 1024, SELF = 77, CHUNK_BYTES = 1 << 20 };
+enum { JOB = 3, LAYERS = 96, STAGES = 8, MEMBERS_MOST = 1024, SELF = 77, CHUNK_BYTES = 1 << 20 };
 
 /* CPU time of this process, so that other work on the machine shows little. */
 static double now_s(void)
@@ -34,7 +34,7 @@ static void must(int good, const char *what)
 /* ---- a cluster of one real coordinator and fakes ---- */
 
 struct member {
-    uint64_t generation, applied, sequence;
+    uint64_t generation, assigned, applied, sequence;
     uint32_t phase, first_layer, last_layer;
     bool dead;
 };
@@ -105,6 +105,7 @@ static void report(struct cluster *c, uint64_t id)
     Tmw__LayerState *list[LAYERS];
     tm_message message = head_of(id);
     body.generation = member->generation;
+    body.assigned = member->assigned;
     body.applied = member->applied;
     body.norm_known = member->applied > 0;
     for (uint32_t l = member->first_layer; l < member->last_layer; l++) {
@@ -124,12 +125,13 @@ static void report(struct cluster *c, uint64_t id)
 static void assigned(struct cluster *c, uint64_t id, const Tmw__Assign *assign)
 {
     struct member *member = &c->members[id];
-    member->first_layer = member->last_layer = 0;
+    member->assigned = assign->generation;
+    if (assign->since == 0) member->first_layer = member->last_layer = 0; /* else who is not named stays as it is */
     for (size_t i = 0; i < assign->layout->n_members; i++) {
         const Tmw__Member *seat = assign->layout->members[i];
-        if (seat->id != id || seat->spare) continue;
-        member->first_layer = assign->layout->stages[seat->stage]->first_layer;
-        member->last_layer = member->first_layer + assign->layout->stages[seat->stage]->layer_count;
+        if (seat->id != id) continue;
+        member->first_layer = seat->spare ? 0 : seat->stage * (LAYERS / STAGES);
+        member->last_layer = seat->spare ? 0 : member->first_layer + LAYERS / STAGES;
     }
     member->applied = assign->base_step;
     Tmw__Ready body = TMW__READY__INIT;
@@ -217,7 +219,7 @@ static struct cluster *make_cluster(size_t count)
                                                           .fresh = true};
     struct cluster *c = tm_calloc(1, sizeof *c);
     must(c != NULL, "no memory");
-    c->rule = (struct tm_use_all){.stages = 8, .workers_min = (uint32_t)count};
+    c->rule = (struct tm_use_all){.stages = STAGES, .workers_min = (uint32_t)count};
     c->count = count;
     c->now_ms = 1000;
     struct tm_decider decider = tm_decider_use_all(&c->rule);

@@ -43,7 +43,7 @@ struct tidemill_options {
     const char *tls_folder;  /* ca.pem, node.pem, node.key; NULL: none, loopback only */
     const char *copy_folder; /* for copies in files; NULL: none */
     uint64_t job;
-    uint64_t instance;    /* this machine's number, > 0 */
+    uint64_t instance;    /* this worker's number, > 0: its instance's, where instances have one worker each */
     uint64_t incarnation; /* of this process; 0: random */
     int anchor;
     uint64_t copy_bytes_max; /* memory for copies of others' layers; 0: 1 GiB */
@@ -156,6 +156,13 @@ TIDEMILL_API int tidemill_applied(tidemill *t, uint64_t step);
 /* Reports the loss of a step to the user; before tidemill_applied of that step, by any worker that knows it. Numbers
  * that are not finite are not passed on. */
 TIDEMILL_API void tidemill_report_loss(tidemill *t, uint64_t step, double loss);
+/* Optional: how long this worker computed for a step, in microseconds, without what it waited for others; before
+ * tidemill_held of that step. Micro-batches are shared out among pipelines by it. An engine that says it at all says it
+ * on every worker. */
+TIDEMILL_API void tidemill_computed(tidemill *t, uint64_t step, uint64_t microseconds);
+/* Another number of a step, for the loggers of the job file (tidemill-job(5), log), as the loss: by every worker that
+ * knows it, so that losing one loses nothing. At most 16 a step, with names of at most 47 bytes. */
+TIDEMILL_API void tidemill_report_metric(tidemill *t, uint64_t step, const char *name, double value);
 /* The job itself is wrong (an exception in the user's code, a loss that is not a number) and would fail again: this is
  * recorded, all workers stop and nothing is retried. tidemill_next then returns a negative number. */
 TIDEMILL_API void tidemill_failed(tidemill *t, const char *reason);

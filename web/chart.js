@@ -63,7 +63,7 @@ export function lineChart(options) {
   return box(label, options.height ?? 210, (svg, data, width, height, el) => {
     const all = data.series.flatMap((s) => s.y.filter(Number.isFinite));
     if (all.length === 0) { svg.append(h("text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, "nothing yet")); return; }
-    let min = options.fromZero ? 0 : Math.min(...all), max = Math.max(...all);
+    let min = options.fromZero ? 0 : Math.min(...all), max = Math.max(...all, data.top ?? -Infinity);
     if (max - min < 1e-12) { max += Math.abs(max) * 0.1 || 1; if (!options.fromZero) min -= Math.abs(min) * 0.1; }
     max += (max - min) * 0.06;
     const end = Math.max(data.end ?? 0, data.x[data.x.length - 1] ?? 1, 1e-9);
@@ -71,6 +71,7 @@ export function lineChart(options) {
     const y = (v) => height - BOTTOM - ((v - min) / (max - min)) * (height - TOP - BOTTOM);
     frame(svg, width, height, x, y, timeTicks(end, Math.max(2, Math.floor(width / 110))), ticks(min, max, 4).filter((t) => t <= max), shortSpan, text);
     for (const p of data.pauses ?? []) svg.append(h("rect.pause", { x: x(p.from_s), width: Math.max(1, x(p.to_s) - x(p.from_s)), y: TOP, height: height - TOP - BOTTOM }));
+    if (data.fan) svg.append(h("path.area", { class: "f3", d: `M${x(data.fan.from_s)} ${y(data.fan.from)}L${x(data.fan.low_s)} ${y(data.fan.to)}L${x(data.fan.high_s)} ${y(data.fan.to)}Z` }, h("title", {}, "forecast: done between here, with four chances in five")));
     for (const s of data.series) {
       const d = pathOf(data.x, s.y, x, y, options.stepped);
       if (options.area && d && !s.dashed) svg.append(h("path.area", { class: s.class.replace("s", "f"), d: `${d}L${x(data.x[data.x.length - 1])} ${y(min)}L${x(data.x[0])} ${y(min)}Z` }));

@@ -3,27 +3,29 @@ import { h, fill, put, confirm } from "./dom.js";
 import { get, post, follow, jobPath } from "./api.js";
 import { lineChart, lanes, keys } from "./chart.js";
 import { layoutGrid } from "./layout.js";
+import { steering, copyCard, poolCard } from "./steer.js";
 import * as f from "./format.js";
 
 const HISTORY_MS = 4000, EVENTS_KEPT = 3000, EVENTS_SHOWN = 150, EVENTS_BEFORE = 6000, LOG_MS = 3000;
 
 export function jobView(main, name, app, say) {
-  const state = { status: null, prediction: {}, history: null, gone: false };
+  const state = { status: null, prediction: {}, history: null, wanted: [], gone: false };
   const head = header(name, app, state);
-  const tiles = tileRow();
+  const orders = steering(name, app, state);
+  const tiles = tileRow(state);
   const layout = layoutGrid();
   const charts = chartCards();
-  const pauses = pauseCard();
+  const pauses = pauseCard(), copies = copyCard(), pools = poolCard();
   const events = eventCard();
   const logs = logCard(name, state);
-  fill(main, head.el, tiles.el, h("div.stack", {}, layout), charts.el, h("div.grid2", {}, pauses.el, charts.lanes), h("div.stack", {}, events.el, logs.el));
+  fill(main, head.el, orders.el, tiles.el, h("div.stack", {}, layout), charts.el, h("div.grid2", {}, pauses.el, charts.lanes), h("div.grid2", {}, pools.el, copies.el), h("div.stack", {}, events.el, logs.el));
   let source = null, timer = 0, frame = 0, due = false;
 
   // However fast events come, the page is drawn once a frame.
   const draw = () => {
     frame = 0;
     if (state.gone || !state.status) return;
-    head.update(state.status); tiles.update(state.status, state.prediction); layout.update(state.status);
+    head.update(state.status); orders.update(state.status); pools.update(state.status); copies.draw(); tiles.update(state.status, state.prediction); layout.update(state.status);
     events.draw(); logs.offer(state.status);
   };
   const later = () => { frame ||= requestAnimationFrame(draw); };
@@ -34,7 +36,7 @@ export function jobView(main, name, app, say) {
     try {
       state.history = await get(jobPath(name, "history?points=360"));
       if (state.gone) return;
-      charts.update(state.history, state.prediction, state.status); pauses.update(state.history);
+      charts.update(state.history, state.prediction, state.status, state.wanted); pauses.update(state.history);
     } catch { /* the next one may be luckier: a coordinator that restarts */ }
     if (!state.gone && state.status?.live) timer = setTimeout(readHistory, HISTORY_MS);
   };
@@ -58,7 +60,11 @@ export function jobView(main, name, app, say) {
     draw();
     readHistory();
     source = follow(name, Math.max(0, state.status.sequence - EVENTS_BEFORE), {
-      event: (e) => { if (events.take(e)) later(); },
+      event: (e) => {
+        copies.take(e);
+        if (e.kind === "rent") state.wanted.push([e.utc_ms, e.rent.want_spot + e.rent.want_on_demand]);
+        if (events.take(e)) later();
+      },
       status: onStatus,
       away: () => say("The coordinator does not answer; training continues without it for a while."),
       open: () => say(""),
@@ -102,7 +108,7 @@ function header(name, app, state) {
 
 // ---- numbers ----
 
-function tileRow() {
+function tileRow(state) {
   const made = {};
   const tile = (key, label, wide) => {
     made[key] = { value: h("div.value", {}), note: h("div.note", {}), extra: h("div", {}) };
@@ -117,11 +123,11 @@ function tileRow() {
     const left = rate > 0 && done < steps && s.live ? (steps - done) / rate : null;
     bar.max = Math.max(1, steps); bar.value = done;
     const planned = prediction?.run?.time_s;
-    set("steps", `${f.count(done)} of ${f.count(steps)} steps`, [f.percent(steps ? done / steps : 0), left === null ? "" : `${f.span(left)} left, done at ${f.day(Date.now() + left * 1000)}`, planned ? `planned ${f.span(planned)} in the cloud` : ""].filter(Boolean).join(" · "));
+    set("steps", `${f.count(done)} of ${f.count(steps)} steps`, [f.percent(steps ? done / steps : 0), left === null ? "" : `${f.span(left)} left${between(forecast(state.history, done, steps))}, done at ${f.day(Date.now() + left * 1000)}`, planned ? `planned ${f.span(planned)} in the cloud` : "", s.deadline_s ? `deadline ${f.span(s.deadline_s)} in the cloud` : ""].filter(Boolean).join(" · "));
     set("loss", f.loss(s.loss), s.steps.step_s ? `step time ${f.span(s.steps.step_s)}` : "");
     set("rate", s.live ? `${f.short(rate)} steps/s` : "–", s.live && s.tokens_per_s ? `${f.short(s.tokens_per_s)} tokens/s` : s.job.samples_per_step ? `${f.count(s.job.samples_per_step)} samples a step` : "");
     const less = f.less(s.bill_usd, s.on_demand_usd);
-    set("cost", f.usd(s.bill_usd), [less === null ? "" : `${less}% less than on-demand ${f.usd(s.on_demand_usd)}`, prediction?.run?.bill_usd ? `plan ${f.usd(prediction.run.bill_usd)}` : ""].filter(Boolean).join(" · "));
+    set("cost", f.usd(s.bill_usd), [less === null ? "" : `${less}% less than on-demand ${f.usd(s.on_demand_usd)}`, prediction?.run?.bill_usd ? `plan ${f.usd(prediction.run.bill_usd)}` : "", s.budget_usd ? `budget ${f.usd(s.budget_usd)}` : "", s.job.samples_per_step && done ? `${f.usd((s.bill_usd / (done * s.job.samples_per_step)) * 1e6)} a million samples` : ""].filter(Boolean).join(" · "));
     const wanted = (s.want_spot ?? 0) + (s.want_on_demand ?? 0);
     set("fleet", s.live ? `${f.count(s.instances_here)}${wanted ? ` of ${f.count(wanted)}` : ""}` : f.count(s.arrivals), s.live ? [s.instances_noticed ? `${s.instances_noticed} with notice` : "", `${f.count(s.arrivals)} arrived`, `${f.count((s.losses_announced ?? 0) + (s.losses_unannounced ?? 0))} preempted`].filter(Boolean).join(" · ") : `arrived · ${f.count((s.losses_announced ?? 0) + (s.losses_unannounced ?? 0))} preempted`);
     set("durable", `step ${f.count(s.steps.durable)}`, `${f.count(done - s.steps.durable)} behind · ${f.plural(s.steps.redone, "step")} redone`);
@@ -132,20 +138,25 @@ function tileRow() {
 
 function chartCards() {
   const card = (title, chart, below) => h("section.card", { "aria-label": title }, h("div.row", {}, h("h2", {}, title), h("span.grow"), below ?? null), chart);
+  const progress = lineChart({ title: "Steps", value: (v) => f.short(v), fromZero: true });
   const loss = lineChart({ title: "Loss", value: (v) => f.short(v, 4) });
   const rate = lineChart({ title: "Throughput", value: (v) => f.short(v), fromZero: true, area: true });
   const fleet = lineChart({ title: "Instances", value: (v) => String(Math.round(v)), fromZero: true, stepped: true, area: true });
   const cost = lineChart({ title: "Cost", value: f.usd, fromZero: true });
   const when = lanes();
-  const el = h("div.grid2.charts", {}, card("Loss", loss), card("Throughput (steps/s)", rate, keys([["k1", "steps/s"]])),
-    card("Instances", fleet, keys([["k1", "running"], ["k2", "with notice"]])), card("Cost", cost, keys([["k1", "paid"], ["k2", "on-demand"], ["k3", "plan"]])));
-  return { el, lanes: card("Instances over time", when, keys([["k1", "spot"], ["k3", "on-demand"], ["k2", "notice"]])), update: (hist, prediction, status) => {
+  const el = h("div.grid2.charts", {}, card("Progress and forecast", progress, keys([["k1", "steps"], ["k3", "plan"]])), card("Loss", loss), card("Throughput (steps/s)", rate, keys([["k1", "steps/s"]])),
+    card("Instances", fleet, keys([["k1", "running"], ["k3", "wanted"], ["k2", "with notice"]])), card("Cost", cost, keys([["k1", "paid"], ["k2", "on-demand"], ["k3", "plan"]])));
+  return { el, lanes: card("Instances over time", when, keys([["k1", "spot"], ["k3", "on-demand"], ["k2", "notice"]])), update: (hist, prediction, status, wanted) => {
     const end = hist.wall_s, p = hist.progress;
+    progress.update(progressData(hist, prediction, status));
     loss.update({ x: p.time_s, end, series: [{ name: "loss", y: p.loss, class: "s1" }], pauses: hist.pauses });
     const rates = throughput(p, end);
     rate.update({ x: rates.x, end, series: [{ name: "steps/s", y: rates.y, class: "s1" }], pauses: hist.pauses });
     const extend = (list) => (list.length ? [...list, list[list.length - 1]] : list);
-    fleet.update({ x: hist.fleet.time_s.length ? [...hist.fleet.time_s, end] : [], end, series: [{ name: "running", y: extend(hist.fleet.here), class: "s1" }, { name: "with notice", y: extend(hist.fleet.noticed), class: "s2" }] });
+    const fx = hist.fleet.time_s.length ? [...hist.fleet.time_s, end] : [];
+    const series0 = [{ name: "running", y: extend(hist.fleet.here), class: "s1" }, { name: "with notice", y: extend(hist.fleet.noticed), class: "s2" }];
+    if (wanted.length) series0.push({ name: "wanted", y: fx.map((t) => wantedAt(wanted, status, t)), class: "s3", dashed: true });
+    fleet.update({ x: fx, end, series: series0 });
     // The curve has a point where the cloud billed; the status has the newest word.
     const now = status && status.bill_usd !== null && hist.bill.time_s.length > 0;
     const x = now ? [...hist.bill.time_s, end] : hist.bill.time_s, add = (list, v) => (now ? [...list, v] : list);
@@ -155,6 +166,38 @@ function chartCards() {
     cost.update({ x, end, series });
     when.update({ end, instances: hist.instances });
   } };
+}
+
+// What was wanted at a time of the run: of orders to rent, the last before it.
+function wantedAt(wanted, status, t) {
+  let last = null;
+  for (const [utc_ms, count] of wanted) { if ((utc_ms - status.begun_utc_ms) / 1000 > t) break; last = count; }
+  return last;
+}
+
+// When it will be done if it goes on as it did: from how throughput varied so far, pauses among it. {low_s, high_s} from now, with
+// four chances in five; null: too little is known.
+export function forecast(hist, done, steps) {
+  if (!hist || done >= steps) return null;
+  const rates = throughput(hist.progress, hist.wall_s), n = rates.y.length;
+  if (n < 8) return null;
+  const mean = sum(rates.y) / n, spread = Math.sqrt(sum(rates.y.map((r) => (r - mean) ** 2)) / n), each_s = hist.wall_s / n;
+  if (!(mean > 0)) return null;
+  const left = (steps - done) / mean, off = (1.28 * spread) / mean / Math.sqrt(Math.max(1, left / each_s)) + 1.28 * spread / mean / Math.sqrt(n);
+  return { low_s: left / (1 + off), high_s: left / Math.max(0.2, 1 - off) };
+}
+const between = (c) => (c ? ` (${f.span(c.low_s)} to ${f.span(c.high_s)})` : "");
+
+// Committed steps, the plan's straight line, and the fan of when it will be done.
+function progressData(hist, prediction, status) {
+  const p = hist.progress, end = hist.wall_s, steps = status?.job.steps ?? 0, done = status?.steps.committed ?? 0;
+  const fan = status?.live ? forecast(hist, done, steps) : null, planned = (prediction?.run?.time_s ?? 0) / (status?.job.speed || 1);
+  const x = [...p.time_s], y = [...p.step];
+  if (status?.live && x.length) { x.push(end); y.push(done); }
+  const ahead = fan && end + fan.high_s < 20 * end ? fan : null, until = Math.max(end, ahead ? end + ahead.high_s : 0, planned && planned < 3 * end ? planned : 0);
+  const series = [{ name: "steps", y, class: "s1" }];
+  if (planned > 0 && steps > 0) series.push({ name: "plan", y: x.map((t) => Math.min(steps, (steps * t) / planned)), class: "s3", dashed: true });
+  return { x, end: until, series, pauses: hist.pauses, top: ahead ? steps : undefined, fan: ahead ? { from_s: end, from: done, low_s: end + ahead.low_s, high_s: end + ahead.high_s, to: steps } : null };
 }
 
 // Steps of an interval by its length: what stood still counts.

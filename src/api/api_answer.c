@@ -108,7 +108,7 @@ int64_t tm_api__answer(struct tm_api_source *source, const char *credential, con
 {
     struct tm_api_asked asked;
     struct tm_api_content content;
-    if (!tm_api__is_ours(request->head)) {
+    if (!tm_api__is_ours(request->head, NULL)) {
         tm_api__refuse(request, 403, "", "this API answers programs on its own machine, not other sites' pages", out);
         return 0;
     }

@@ -93,25 +93,31 @@ int tm_api_status(struct tm_api_client *client, int64_t timeout_ms, struct tm_ru
     return rc;
 }
 
-int tm_api_status_step(struct tm_api_client *client, struct tm_run_status *out, struct tm_error *e)
+int tm_api_ask_step(struct tm_api_client *client, const char *target, struct tm_text *body, struct tm_error *e)
 {
     struct tm_http_call *call = &client->call;
     struct tm_http_head head;
-    struct tm_text body;
     int64_t now_ms = client->env->monotonic_ns(client->env) / 1000000;
     if (call->handle < 0) {
         char address[TM_ADDRESS_MAX];
-        int rc = prepare(client, "GET", "/v1/status", address, e);
+        int rc = prepare(client, "GET", target, address, e);
         if (rc == 0) rc = tm_http_call_begin(call, address, e);
         if (rc != 0) return rc;
         client->until_ms = now_ms + STEP_LIMIT_MS;
     }
-    tm_text_init(&body, TM_API_RESPONSE_MAX);
-    int rc = tm_http_call_step(call, &head, &body, e);
-    if (rc == 0) rc = check_answer(&head, &body, e);
-    if (rc == 0) rc = tm_run_status_read("status API", tm_text_string(&body), body.length, out, e);
+    int rc = tm_http_call_step(call, &head, body, e);
+    if (rc == 0) rc = check_answer(&head, body, e);
     if (rc == -(int)TM_EBUSY && now_ms > client->until_ms) rc = tm_error_set(e, TM_ETIMEOUT, "no answer in time");
     if (rc != -(int)TM_EBUSY) tm_http_call_hang_up(call);
+    return rc;
+}
+
+int tm_api_status_step(struct tm_api_client *client, struct tm_run_status *out, struct tm_error *e)
+{
+    struct tm_text body;
+    tm_text_init(&body, TM_API_RESPONSE_MAX);
+    int rc = tm_api_ask_step(client, "/v1/status", &body, e);
+    if (rc == 0) rc = tm_run_status_read("status API", tm_text_string(&body), body.length, out, e);
     tm_text_deinit(&body);
     return rc;
 }

@@ -25,6 +25,9 @@ int tm_api_run_status(struct tm_env *env, const char *state_dir, struct tm_run_s
 /* What is to be said of such a status that is not live: "" where the job has ended. */
 const char *tm_api_away_note(struct tm_env *env, const char *state_dir, const struct tm_run_status *status);
 
+/* A GET without waiting: call it now and then, with the same target until it is answered; `body` must be initialised.
+ * Results as of tm_api_status_step. */
+int tm_api_ask_step(struct tm_api_client *client, const char *target, struct tm_text *body, struct tm_error *e);
 /* The same without waiting: call it now and then. 0: here is one. -TM_EBUSY: not yet. Else: it cannot be had now (no
  * file, no coordinator); the next call tries again. */
 int tm_api_status_step(struct tm_api_client *client, struct tm_run_status *out, struct tm_error *e);

@@ -3,6 +3,7 @@
 #include "api/api_logs.h"
 #include "api/history_json.h"
 #include "api/metrics.h"
+#include "base/address.h"
 #include "base/number.h"
 #include "run/state_folder.h"
 
@@ -135,6 +136,46 @@ static void produce_stop(const struct tm_api_source *source, const struct tm_api
     tm_text_puts(&out->body, "{\n  \"state\": \"stopping\"\n}\n");
 }
 
+static int status_of_refusal(const struct tm_error *e)
+{
+    switch (e->code) {
+    case TM_EINPUT:
+        return 400;
+    case TM_ENOTFOUND:
+        return 404;
+    case TM_EFULL:
+    case TM_ENOMEM:
+        return 503;
+    default:
+        return 409;
+    }
+}
+
+static void produce_order(const struct tm_api_source *source, const struct tm_api_asked *asked,
+                          struct tm_api_content *out)
+{
+    struct tm_error e = {.text = ""};
+    struct tm_steer_order order = {.what = TM_STEER_COPY};
+    struct tm_jsonout json;
+    if (asked->route->what == TM_API_DEADLINE)
+        order = (struct tm_steer_order){TM_STEER_DEADLINE, (uint64_t)tm_api__param(asked, "seconds") * 1000};
+    else if (asked->route->what == TM_API_BUDGET)
+        order = (struct tm_steer_order){TM_STEER_BUDGET, (uint64_t)tm_api__param(asked, "cents") * 10000};
+    else if (asked->route->what == TM_API_DRAIN)
+        order = (struct tm_steer_order){TM_STEER_DRAIN, (uint64_t)tm_api__param(asked, "instance")};
+    if (!source->live) {
+        tm_api__content_refuse(out, 409, "it is not running");
+    } else if (source->tap->steer(source->tap, &order, &e) != 0) {
+        tm_api__content_refuse(out, status_of_refusal(&e), e.text);
+    } else {
+        out->status = 202;
+        tm_jsonout_init(&json, &out->body);
+        tm_jsonout_object(&json, NULL);
+        tm_jsonout_string(&json, "ordered", asked->route->path + strlen("/v1/"));
+        tm_jsonout_end(&json);
+    }
+}
+
 void tm_api__produce(struct tm_api_source *source, const struct tm_api_asked *asked, bool waited,
                      struct tm_api_content *out)
 {
@@ -159,6 +200,12 @@ void tm_api__produce(struct tm_api_source *source, const struct tm_api_asked *as
         break;
     case TM_API_STOP:
         produce_stop(source, asked, out);
+        break;
+    case TM_API_DEADLINE:
+    case TM_API_BUDGET:
+    case TM_API_DRAIN:
+    case TM_API_COPY:
+        produce_order(source, asked, out);
         break;
     case TM_API_OPENAPI:
         tm_jsonout_init(&json, &out->body);
@@ -235,31 +282,46 @@ uint64_t tm_api__stream_begin(const struct tm_api_asked *asked, const struct tm_
 
 /* ---- who may ask ---- */
 
-static bool is_loopback(struct tm_slice host)
+/* "NAME" or "NAME:PORT". */
+static bool is_host(struct tm_slice host, const char *name)
 {
-    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
-    const char *from = host.at;
-    size_t length = host.length;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        size_t name = strlen(names[i]);
-        if (length < name || strncasecmp(from, names[i], name) != 0) continue;
-        if (length == name) return true;
-        int64_t port = 0;
-        if (from[name] == ':' && tm_number_i64(from + name + 1, length - name - 1, &port)) return true;
-    }
-    return false;
+    size_t length = strlen(name);
+    int64_t port = 0;
+    if (length == 0 || host.length < length || strncasecmp(host.at, name, length) != 0) return false;
+    return host.length == length ||
+           (host.at[length] == ':' && tm_number_i64(host.at + length + 1, host.length - length - 1, &port));
 }
 
-bool tm_api__is_ours(const struct tm_http_head *head)
+static bool is_address(struct tm_slice host)
 {
-    static const char scheme[] = "http://";
+    char text[TM_ADDRESS_MAX], name[TM_ADDRESS_MAX], port[TM_PORT_MAX], address[TM_ADDRESS_MAX];
+    if (host.length >= sizeof text || memchr(host.at, '\0', host.length) != NULL) return false;
+    memcpy(text, host.at, host.length);
+    text[host.length] = '\0';
+    tm_address_of_host(text, "0", address);
+    return tm_address_split(address, name, port, NULL) == 0 && tm_host_is_address(name);
+}
+
+static bool is_ours(struct tm_slice host, const struct tm_api_place *place)
+{
+    static const char *const loopback[] = {"localhost", "127.0.0.1", "[::1]"};
+    for (size_t i = 0; i < sizeof loopback / sizeof loopback[0]; i++)
+        if (is_host(host, loopback[i])) return true;
+    for (size_t i = 0; place != NULL && i < place->name_count; i++)
+        if (is_host(host, place->names[i])) return true;
+    return place != NULL && place->open && is_address(host);
+}
+
+bool tm_api__is_ours(const struct tm_http_head *head, const struct tm_api_place *place)
+{
+    const char *scheme = place != NULL && place->tls ? "https://" : "http://";
     struct tm_slice host = tm_http_header(head, "host");
     struct tm_slice origin = tm_http_header(head, "origin");
     struct tm_slice site = tm_http_header(head, "sec-fetch-site");
-    if (host.at != NULL && !is_loopback(host)) return false;
+    if (host.at != NULL && !is_ours(host, place)) return false;
     if (site.at != NULL && !tm_slice_is(site, "same-origin") && !tm_slice_is(site, "none")) return false;
     if (origin.at == NULL) return true;
-    size_t skip = sizeof scheme - 1;
+    size_t skip = strlen(scheme);
     return host.at != NULL && origin.length == host.length + skip && memcmp(origin.at, scheme, skip) == 0 &&
            strncasecmp(origin.at + skip, host.at, host.length) == 0;
 }

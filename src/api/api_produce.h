@@ -50,9 +50,17 @@ uint64_t tm_api__stream_begin(const struct tm_api_asked *asked, const struct tm_
 
 /* ---- who may ask ---- */
 
-/* Host must be this machine's loopback, whatever its port: a name that an attacker made point to us is another. Origin,
- * where it is given, must be that host, and Sec-Fetch-Site not another site. */
-bool tm_api__is_ours(const struct tm_http_head *head);
+/* Where one is asked beside loopback. */
+struct tm_api_place {
+    bool tls;
+    bool open;                /* also by any IP address, which no attacker can make point to us */
+    const char *const *names; /* also by these */
+    size_t name_count;
+};
+
+/* Host must be this machine's loopback or a name of `place` (NULL: none), whatever its port: a name that an attacker
+ * made point to us is another. Origin, where it is given, must be that host, and Sec-Fetch-Site not another site. */
+bool tm_api__is_ours(const struct tm_http_head *head, const struct tm_api_place *place);
 /* The bearer token; length 0: none. */
 struct tm_slice tm_api__bearer(const struct tm_http_head *head);
 

@@ -25,6 +25,18 @@ static const struct tm_api_param stop_params[] = {
     {"now", 1, 0, "1: at once, without a copy of the last step."},
     {NULL, 0, 0, NULL},
 };
+static const struct tm_api_param deadline_params[] = {
+    {"seconds", 1LL << 40, 0, "Of the whole job, from its start, in the cloud's time; 0: none."},
+    {NULL, 0, 0, NULL},
+};
+static const struct tm_api_param budget_params[] = {
+    {"cents", 1LL << 40, 0, "Of the whole job, in hundredths of a dollar; 0: none."},
+    {NULL, 0, 0, NULL},
+};
+static const struct tm_api_param drain_params[] = {
+    {"instance", INT64_MAX, 0, "Its number, as the status has it."},
+    {NULL, 0, 0, NULL},
+};
 static const struct tm_api_param page_params[] = {
     {"after", INT64_MAX, 0, "Leave out so many."},
     {"limit", 500, 100, "At most so many; next is null on the last page, else what to give as after."},
@@ -55,6 +67,15 @@ const struct tm_api_route tm_api__routes[] = {
      "What was expected before it started; an empty object where nothing was.", NULL, NULL, 200, JSON, "", false},
     {"POST", "/v1/stop", TM_API_STOP, OF_RUNS, TM_API_STEER, "Stop with a copy of the last step.", stop_params, NULL,
      202, JSON, "state", false},
+    {"POST", "/v1/deadline", TM_API_DEADLINE, OF_RUNS, TM_API_STEER, "Another deadline: as tidemill set --deadline.",
+     deadline_params, NULL, 202, JSON, "ordered", false},
+    {"POST", "/v1/budget", TM_API_BUDGET, OF_RUNS, TM_API_STEER, "Another budget: as tidemill set --budget.",
+     budget_params, NULL, 202, JSON, "ordered", false},
+    {"POST", "/v1/drain", TM_API_DRAIN, OF_RUNS, TM_API_STEER,
+     "An instance is to go: its seat moves, another is rented in its place, then it is released.", drain_params, NULL,
+     202, JSON, "ordered", false},
+    {"POST", "/v1/copy", TM_API_COPY, OF_RUNS, TM_API_STEER, "Make a copy set now.", NULL, NULL, 202, JSON, "ordered",
+     false},
     {"POST", "/v1/resume", TM_API_RESUME, TM_API_OF_JOB, TM_API_STEER,
      "Resume a run that was stopped: tidemill run --resume, with its own settings.", NULL, NULL, 202, JSON, "state",
      false},
@@ -237,12 +258,17 @@ static void describe_answers(const struct tm_api_route *route, bool dashboard, s
     if (route->params != NULL || route->body != NULL) describe_error("400", "A parameter or the body is wrong.", json);
     describe_error("401", "No token, or a wrong one.", json);
     describe_error("403", "The scope, or where the request comes from, does not allow it.", json);
-    if (dashboard && (route->of & TM_API_OF_JOB) != 0) describe_error("404", "There is no such job.", json);
+    if (dashboard && (route->of & TM_API_OF_JOB) != 0)
+        describe_error("404", "There is no such job, or no such instance.", json);
+    else if (route->what == TM_API_DRAIN)
+        describe_error("404", "There is no such instance.", json);
     if (route->scope == TM_API_STEER) describe_error("409", "Not in the state that it is in.", json);
     if (route->body != NULL) describe_error("413", "The body is too long.", json);
     if (route->what == TM_API_PLAN || route->what == TM_API_SIMULATE)
         describe_error("422", "The command's own words: what is wrong with the job, or that nothing satisfies it.",
                        json);
+    if (dashboard)
+        describe_error("429", "Off loopback: too many requests, or wrong tokens. Retry-After says when.", json);
     describe_error("503", "Not now: ask again.", json);
     tm_jsonout_end(json);
 }

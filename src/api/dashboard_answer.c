@@ -72,7 +72,7 @@ static int64_t ask_live(const struct asking *a, struct tm_api_content *out)
     char target[200];
     enum tm_api_what what = a->asked.route->what;
     bool steers = a->asked.route->scope == TM_API_STEER;
-    if (what == TM_API_LOGS || what == TM_API_PREDICTION) {
+    if (a->job->remote == NULL && (what == TM_API_LOGS || what == TM_API_PREDICTION)) {
         tm_api__produce(&a->job->source, &a->asked, true, out);
         return 0;
     }
@@ -207,10 +207,12 @@ static void log_in(const struct asking *a, struct tm_api_content *out, char *mor
     enum tm_api_scope scope = tm_dashboard__token_scope(a->d, token);
     if (scope == TM_API_FOR_ALL) {
         tm_api__content_refuse(out, 401, "this is not the token that tidemill dashboard printed");
+        if (a->d->guarded) tm_dashboard__wrong_token(&a->d->guard, a->request->peer, a->request->now_ms);
         return;
     }
-    (void)snprintf(more, size, "Set-Cookie: %s=%s; Path=/; HttpOnly; SameSite=Strict\r\n", a->d->cookie,
-                   scope == TM_API_STEER ? a->d->steer_token : a->d->watch_token);
+    if (a->d->guarded) tm_dashboard__right_token(&a->d->guard, a->request->peer, a->request->now_ms);
+    (void)snprintf(more, size, "Set-Cookie: %s=%s; Path=/; %sHttpOnly; SameSite=Strict\r\n", a->d->cookie,
+                   scope == TM_API_STEER ? a->d->steer_token : a->d->watch_token, a->d->tls != NULL ? "Secure; " : "");
     write_session(a, scope, out);
 }
 
@@ -279,7 +281,8 @@ static int64_t produce(const struct asking *a, struct tm_api_content *out, char 
         log_in(a, out, more, size);
         return 0;
     case TM_API_LOG_OUT:
-        (void)snprintf(more, size, "Set-Cookie: %s=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict\r\n", a->d->cookie);
+        (void)snprintf(more, size, "Set-Cookie: %s=; Path=/; Max-Age=0; %sHttpOnly; SameSite=Strict\r\n", a->d->cookie,
+                       a->d->tls != NULL ? "Secure; " : "");
         write_session(a, TM_API_FOR_ALL, out);
         return 0;
     case TM_API_OPENAPI:
@@ -287,6 +290,8 @@ static int64_t produce(const struct asking *a, struct tm_api_content *out, char 
         tm_api_describe(true, a->d->options.version, &json);
         return 0;
     case TM_API_RESUME:
+        assert(a->job != NULL);
+        if (a->job->remote != NULL) return ask_job(a, out);
         resume(a, out);
         return 0;
     default:
@@ -323,6 +328,18 @@ static int may_not(const struct asking *a, int found, bool by_cookie, const char
     return a->asked.route->scope == TM_API_STEER && a->scope != TM_API_STEER ? 403 : 0;
 }
 
+/* Off loopback; a request that was held was admitted when it came. */
+static bool is_too_much(const struct asking *a)
+{
+    char more[48];
+    if (!a->d->guarded || a->request->waited || a->request->streaming) return false;
+    int64_t wait_ms = tm_dashboard__admit(&a->d->guard, a->request->peer, a->request->now_ms);
+    if (wait_ms == 0) return false;
+    (void)snprintf(more, sizeof more, "Retry-After: %" PRId64 "\r\n", (wait_ms + 999) / 1000);
+    tm_api__refuse(a->request, 429, more, "too many requests, or wrong tokens: wait", a->out);
+    return true;
+}
+
 int64_t tm_dashboard__answer(void *context, const struct tm_http_request *request, struct tm_text *out)
 {
     struct asking a = {.d = context, .request = request, .out = out};
@@ -330,8 +347,9 @@ int64_t tm_dashboard__answer(void *context, const struct tm_http_request *reques
     bool by_cookie = false;
     struct tm_slice path = tm_http_path(request->head->target);
     bool host = tm_http_header(request->head, "host").at != NULL;
-    if (!host || !tm_api__is_ours(request->head)) {
-        tm_api__refuse(request, 403, "", "the dashboard answers its own page, on its own machine", out);
+    if (is_too_much(&a)) return 0;
+    if (!host || !tm_api__is_ours(request->head, &a.d->place)) {
+        tm_api__refuse(request, 403, "", "the dashboard answers its own page, by its own names", out);
         return 0;
     }
     if (path.length < 3 || memcmp(path.at, "/v1", 3) != 0) {
@@ -339,6 +357,9 @@ int64_t tm_dashboard__answer(void *context, const struct tm_http_request *reques
         return 0;
     }
     a.scope = tm_dashboard__scope(a.d, request->head, &by_cookie);
+    if (a.d->guarded && !request->waited && !request->streaming && a.scope == TM_API_FOR_ALL &&
+        tm_dashboard__gave_token(a.d, request->head))
+        tm_dashboard__wrong_token(&a.d->guard, request->peer, request->now_ms);
     int found = tm_api__find(request->head, true, &a.asked);
     int refused = may_not(&a, found, by_cookie, &why);
     if (refused == 0 && found == 0 && a.asked.job.at != NULL) {

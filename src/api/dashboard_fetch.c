@@ -14,9 +14,22 @@ static void finish(struct tm_dashboard *d, struct tm_fetch *fetch, int status)
     d->version++;
 }
 
+static bool begin_remote(struct tm_fetch *fetch)
+{
+    const struct tm_dashboard_attach *given = fetch->job->remote->given;
+    struct tm_text *request = &fetch->call.request;
+    tm_http_call_clear(&fetch->call);
+    tm_text_printf(request, "%s ", fetch->method);
+    tm_dashboard__remote_target(fetch->job, fetch->target, request);
+    tm_text_printf(request, " HTTP/1.1\r\nAuthorization: Bearer %s\r\n", given->token);
+    if (strcmp(fetch->method, "GET") != 0) tm_text_puts(request, "Content-Length: 0\r\n");
+    return tm_http_call_begin(&fetch->call, given->address, NULL) == 0;
+}
+
 /* The file says where its coordinator is, and what lets us in: both change with each coordinator. */
 static bool begin(struct tm_dashboard *d, struct tm_fetch *fetch)
 {
+    if (fetch->job->remote != NULL) return begin_remote(fetch);
     char text[TM_ADDRESS_MAX + 80];
     if (tm_state_read(d->env, fetch->job->dir, TM_STATE_API, text, sizeof text, NULL) != 0) return false;
     char *space = strchr(text, ' ');
@@ -76,7 +89,9 @@ const struct tm_fetch *tm_dashboard__fetch(struct tm_dashboard *d, struct tm_das
         fetch->job = job;
         (void)snprintf(fetch->method, sizeof fetch->method, "%s", method);
         (void)snprintf(fetch->target, sizeof fetch->target, "%s", target);
-        tm_http_call_init(&fetch->call, d->env, TM_API_RESPONSE_MAX + TM_HTTP_HEAD_MAX);
+        struct tm_env *env =
+            job->remote != NULL && job->remote->net != NULL ? tm_tls_net_env(job->remote->net) : d->env;
+        tm_http_call_init(&fetch->call, env, TM_API_RESPONSE_MAX + TM_HTTP_HEAD_MAX);
         tm_text_init(&fetch->body, TM_API_RESPONSE_MAX);
         ask(d, fetch);
     } else if (fetch->state == TM_FETCH_DONE && now_ms - fetch->changed_ms > age_ms) {

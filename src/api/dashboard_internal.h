@@ -7,8 +7,27 @@
 #include "api/dashboard.h"
 #include "base/http_call.h"
 #include "run/state_folder.h"
+#include "wire/tls_net.h"
+#include "wire/tls_page.h"
 
 enum { TM_DASHBOARD_JOBS_MAX = 1000, TM_DASHBOARD_TOKEN_MAX = 65 };
+
+/* ---- who knocks ---- */
+
+enum { TM_DASHBOARD_KNOCKS = 512, TM_DASHBOARD_KEY_MAX = 48 };
+
+struct tm_dashboard_knock {
+    char key[TM_DASHBOARD_KEY_MAX]; /* "": free */
+    int64_t heard_ms;
+    int64_t left; /* requests it may make now, in thousandths */
+    int failures; /* wrong tokens in a row */
+    int64_t failed_ms;
+    int64_t locked_ms; /* until then nothing it says is looked at */
+};
+
+struct tm_dashboard_guard {
+    struct tm_dashboard_knock rows[TM_DASHBOARD_KNOCKS];
+};
 
 /* ---- runs ---- */
 
@@ -26,6 +45,8 @@ struct tm_dashboard_summary {
 struct tm_dashboard_job {
     char name[TM_API_JOB_NAME_MAX];
     char dir[TM_STATE_PATH_MAX];
+    struct tm_dashboard_remote *remote; /* another machine's; NULL: of this one */
+    char remote_name[TM_API_JOB_NAME_MAX];
     bool elsewhere; /* given by option: it stays, whatever the folder of all runs has */
     bool seen;      /* in the last search */
     bool owned;     /* a living program runs it */
@@ -35,6 +56,14 @@ struct tm_dashboard_job {
     struct tm_api_source source; /* the same */
     struct tm_run_status status; /* of its record */
     bool has_status;
+};
+
+/* Another dashboard, whose runs are shown with ours. */
+struct tm_dashboard_remote {
+    const struct tm_dashboard_attach *given;
+    struct tm_tls *tls; /* NULL: none */
+    struct tm_tls_net *net;
+    struct tm_dashboard_job all; /* no run: by it its list is asked for */
 };
 
 /* ---- questions to coordinators ---- */
@@ -71,9 +100,16 @@ struct tm_dashboard {
     struct tm_env *env;
     struct tm_dashboard_options options;
     struct tm_http_server *http;
+    struct tm_tls *tls; /* NULL: on loopback, without */
+    struct tm_tls_net *tls_net;
+    struct tm_api_place place;
+    bool guarded; /* off loopback */
+    struct tm_dashboard_guard guard;
+    struct tm_dashboard_remote *remotes;
+    size_t remote_count;
     uint64_t version; /* held requests are asked again when it changes */
     char address[TM_ADDRESS_MAX];
-    char cookie[40]; /* its name: cookies know no ports */
+    char cookie[48]; /* its name: cookies know no ports */
     char steer_token[TM_DASHBOARD_TOKEN_MAX];
     char watch_token[TM_DASHBOARD_TOKEN_MAX];
     struct tm_dashboard_job **jobs; /* by name */
@@ -89,12 +125,29 @@ int64_t tm_dashboard__now_ms(const struct tm_dashboard *d);
 
 /* dashboard_jobs.c */
 void tm_dashboard__search(struct tm_dashboard *d); /* looks for runs, now and then */
+struct tm_dashboard_job *tm_dashboard__find(const struct tm_dashboard *d, const char *name);
+/* NULL: out of memory, or too many. */
+struct tm_dashboard_job *tm_dashboard__add(struct tm_dashboard *d, const char *name, const char *dir);
 struct tm_dashboard_job *tm_dashboard__job(struct tm_dashboard *d, struct tm_slice name); /* %XX is understood; NULL */
 bool tm_dashboard__is_live(struct tm_dashboard *d, struct tm_dashboard_job *job);
 /* Answers GET /v1/jobs; not 0: hold it. */
 int64_t tm_dashboard__list(struct tm_dashboard *d, const struct tm_api_asked *asked,
                            const struct tm_http_request *request, struct tm_api_content *out);
 void tm_dashboard__forget_jobs(struct tm_dashboard *d);
+
+/* dashboard_remote.c */
+int tm_dashboard__attach(struct tm_dashboard *d, struct tm_error *e);
+void tm_dashboard__detach(struct tm_dashboard *d);
+/* Looks what runs the others have: adds and marks them. */
+void tm_dashboard__search_remotes(struct tm_dashboard *d);
+/* What is asked of a remote's dashboard where `target` is asked of a run. */
+void tm_dashboard__remote_target(const struct tm_dashboard_job *job, const char *target, struct tm_text *out);
+
+/* dashboard_guard.c */
+/* 0: it may ask; else after how many ms. */
+int64_t tm_dashboard__admit(struct tm_dashboard_guard *guard, const char *peer, int64_t now_ms);
+void tm_dashboard__wrong_token(struct tm_dashboard_guard *guard, const char *peer, int64_t now_ms);
+void tm_dashboard__right_token(struct tm_dashboard_guard *guard, const char *peer, int64_t now_ms);
 
 /* dashboard_fetch.c */
 /* The answer of a job's coordinator to a GET, not older than that; NULL: it is being asked. `status` is 0 where it does
@@ -120,6 +173,7 @@ int tm_dashboard__load_tokens(struct tm_dashboard *d, struct tm_error *e);
 /* What whoever asks is allowed: TM_API_FOR_ALL: nothing. */
 enum tm_api_scope tm_dashboard__scope(const struct tm_dashboard *d, const struct tm_http_head *head,
                                       bool *out_by_cookie);
+bool tm_dashboard__gave_token(const struct tm_dashboard *d, const struct tm_http_head *head); /* any */
 enum tm_api_scope tm_dashboard__token_scope(const struct tm_dashboard *d, struct tm_slice token);
 
 /* dashboard_answer.c */

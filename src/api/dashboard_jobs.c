@@ -47,6 +47,13 @@ static void tap_stop(struct tm_run_tap *tap, bool now)
     (void)now;
 }
 
+static int tap_steer(struct tm_run_tap *tap, const struct tm_steer_order *order, struct tm_error *e)
+{
+    (void)tap;
+    (void)order;
+    return tm_error_set(e, TM_EBUSY, "it is not running");
+}
+
 /* ---- which there are ---- */
 
 static void destroy_job(struct tm_dashboard *d, struct tm_dashboard_job *job)
@@ -56,7 +63,7 @@ static void destroy_job(struct tm_dashboard *d, struct tm_dashboard_job *job)
     tm_free(job);
 }
 
-static struct tm_dashboard_job *find_job(const struct tm_dashboard *d, const char *name)
+struct tm_dashboard_job *tm_dashboard__find(const struct tm_dashboard *d, const char *name)
 {
     for (size_t i = 0; i < d->job_count; i++)
         if (strcmp(d->jobs[i]->name, name) == 0) return d->jobs[i];
@@ -72,25 +79,26 @@ static bool is_run(struct tm_env *env, const char *dir)
 }
 
 /* Where memory is out it is not listed: the next search finds it. */
-static void add_job(struct tm_dashboard *d, const char *name, const char *dir, bool elsewhere)
+struct tm_dashboard_job *tm_dashboard__add(struct tm_dashboard *d, const char *name, const char *dir)
 {
     void *array = d->jobs;
     struct tm_dashboard_job *job = NULL;
     if (strlen(name) >= TM_API_JOB_NAME_MAX || tm_grow(&array, &d->job_capacity, d->job_count + 1,
                                                        sizeof(struct tm_dashboard_job *), TM_DASHBOARD_JOBS_MAX) != 0)
-        return;
+        return NULL;
     d->jobs = array;
     job = tm_calloc(1, sizeof *job);
-    if (job == NULL) return;
+    if (job == NULL) return NULL;
     (void)snprintf(job->name, sizeof job->name, "%s", name);
     (void)snprintf(job->dir, sizeof job->dir, "%s", dir);
-    job->elsewhere = elsewhere;
     job->seen = true;
     job->looked_ms = -1;
-    job->tap = (struct tm_run_tap){.self = job, .status = tap_status, .events = tap_events, .stop = tap_stop};
+    job->tap = (struct tm_run_tap){
+        .self = job, .status = tap_status, .events = tap_events, .stop = tap_stop, .steer = tap_steer};
     job->source = (struct tm_api_source){.env = d->env, .dir = job->dir, .tap = &job->tap};
     d->jobs[d->job_count++] = job;
     d->version++;
+    return job;
 }
 
 static int take_name(void *context, const char *name, struct tm_error *e)
@@ -99,11 +107,11 @@ static int take_name(void *context, const char *name, struct tm_error *e)
     char dir[TM_STATE_PATH_MAX];
     (void)e;
     if (name[0] == '.' || snprintf(dir, sizeof dir, "%s/%s", d->options.root, name) >= (int)sizeof dir) return 0;
-    struct tm_dashboard_job *job = find_job(d, name);
+    struct tm_dashboard_job *job = tm_dashboard__find(d, name);
     if (job != NULL && !job->elsewhere)
         job->seen = is_run(d->env, dir);
     else if (job == NULL && is_run(d->env, dir))
-        add_job(d, name, dir, false);
+        (void)tm_dashboard__add(d, name, dir);
     return 0;
 }
 
@@ -116,9 +124,10 @@ static void add_elsewhere(struct tm_dashboard *d, const char *dir)
         if (strcmp(d->jobs[i]->dir, dir) == 0) return;
     for (int i = 1; i < 100; i++) {
         (void)snprintf(name, sizeof name, i == 1 ? "%.200s" : "%.200s-%d", base, i);
-        if (find_job(d, name) == NULL) break;
+        if (tm_dashboard__find(d, name) == NULL) break;
     }
-    if (is_run(d->env, dir)) add_job(d, name, dir, true);
+    struct tm_dashboard_job *job = is_run(d->env, dir) ? tm_dashboard__add(d, name, dir) : NULL;
+    if (job != NULL) job->elsewhere = true;
 }
 
 static int by_name(const void *a, const void *b)
@@ -137,6 +146,7 @@ void tm_dashboard__search(struct tm_dashboard *d)
     (void)d->env->folder_each(d->env, d->options.root, take_name, d, NULL);
     for (size_t i = 0; i < d->options.dir_count; i++)
         add_elsewhere(d, d->options.dirs[i]);
+    tm_dashboard__search_remotes(d);
     for (size_t i = 0; i < d->job_count; i++) {
         if (d->jobs[i]->seen)
             d->jobs[kept++] = d->jobs[i];
@@ -176,13 +186,14 @@ struct tm_dashboard_job *tm_dashboard__job(struct tm_dashboard *d, struct tm_sli
         text[length++] = c;
     }
     text[length] = '\0';
-    return find_job(d, text);
+    return tm_dashboard__find(d, text);
 }
 
 /* Once it goes on or has ended, what was known is of another time. */
 bool tm_dashboard__is_live(struct tm_dashboard *d, struct tm_dashboard_job *job)
 {
     int64_t now_ms = tm_dashboard__now_ms(d);
+    if (job->remote != NULL) return true; /* there somebody answers for it, whether it goes on or not */
     if (job->looked_ms >= 0 && now_ms - job->looked_ms < LOOK_MS) return job->owned;
     bool owned = tm_run_is_owned(d->env, job->dir);
     if (owned != job->owned || job->looked_ms < 0) {
@@ -233,7 +244,8 @@ static bool look_at(struct tm_dashboard *d, struct tm_dashboard_job *job, size_t
     if (fetch == NULL) return false;
     if (fetch->status == 200 &&
         tm_run_status_read("status", tm_text_string(&fetch->body), fetch->body.length, &status, NULL) == 0) {
-        summarize(&status, true, &job->summary);
+        summarize(&status, job->remote == NULL || status.live, &job->summary);
+        if (job->remote != NULL) job->owned = status.live;
         tm_run_status_deinit(&status);
     }
     return true;

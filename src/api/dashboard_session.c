@@ -73,6 +73,12 @@ static struct tm_slice find_cookie(struct tm_slice header, const char *name)
     return (struct tm_slice){0};
 }
 
+bool tm_dashboard__gave_token(const struct tm_dashboard *d, const struct tm_http_head *head)
+{
+    struct tm_slice cookies = tm_http_header(head, "cookie");
+    return tm_api__bearer(head).at != NULL || (cookies.at != NULL && find_cookie(cookies, d->cookie).at != NULL);
+}
+
 enum tm_api_scope tm_dashboard__scope(const struct tm_dashboard *d, const struct tm_http_head *head,
                                       bool *out_by_cookie)
 {

@@ -13,6 +13,7 @@ TM_EMBED(tm_web_chart, "../web/chart.js");
 TM_EMBED(tm_web_jobs, "../web/jobs.js");
 TM_EMBED(tm_web_job, "../web/job.js");
 TM_EMBED(tm_web_layout, "../web/layout.js");
+TM_EMBED(tm_web_steer, "../web/steer.js");
 TM_EMBED(tm_web_plan, "../web/plan.js");
 
 #define JS "text/javascript; charset=utf-8"
@@ -36,6 +37,7 @@ bool tm_web__find(struct tm_slice path, const char **out_type, const char **out_
         {"/jobs.js", JS, tm_web_jobs_begin, tm_web_jobs_end},
         {"/job.js", JS, tm_web_job_begin, tm_web_job_end},
         {"/layout.js", JS, tm_web_layout_begin, tm_web_layout_end},
+        {"/steer.js", JS, tm_web_steer_begin, tm_web_steer_end},
         {"/plan.js", JS, tm_web_plan_begin, tm_web_plan_end},
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {

@@ -79,7 +79,9 @@ struct tm_env {
      * `piece` what has come, in order, while it is in the cache: not 0 ends the reading. file_remove also removes an
      * empty folder; for a missing file it is 0. file_read_at is for a file that grows: at most `room` bytes from an
      * offset on, and how many bytes the whole file has now. A pipe is read if something writes to it, and is not waited
-     * for else. file_map shows a file's bytes without reading them all, until file_unmap. */
+     * for else. file_extend is for a file of our own that grows: `data` follows its first `offset` bytes, and is its
+     * end; the file, private, and missing folders are made. It is not synced. file_map shows a file's bytes without
+     * reading them all, until file_unmap. */
     int (*file_read)(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e);
     int (*file_write)(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e);
     int (*file_write_private)(struct tm_env *env, const char *path, const char *data, size_t length,
@@ -95,6 +97,8 @@ struct tm_env {
     int (*file_remove)(struct tm_env *env, const char *path, struct tm_error *e);
     int (*file_read_at)(struct tm_env *env, const char *path, int64_t offset, void *buffer, size_t room,
                         size_t *out_length, int64_t *out_size, struct tm_error *e);
+    int (*file_extend)(struct tm_env *env, const char *path, int64_t offset, const void *data, size_t length,
+                       struct tm_error *e);
     bool (*file_exists)(struct tm_env *env, const char *path);
     bool (*file_is_link)(struct tm_env *env, const char *path); /* the name is a link's, wherever that points */
     int (*file_map)(struct tm_env *env, const char *path, const void **out_data, size_t *out_length,
@@ -143,6 +147,8 @@ struct tm_env {
     /* Our end of a connection that was made: "HOST:PORT", an address of this machine by which the other end is reached.
      */
     int (*net_own_address)(struct tm_env *env, int handle, char out[TM_ADDRESS_MAX], struct tm_error *e);
+    /* The other end's: "HOST:PORT". */
+    int (*net_peer_address)(struct tm_env *env, int handle, char out[TM_ADDRESS_MAX], struct tm_error *e);
     /* Ends a connection for both sides while others may still use the handle; net_close must follow. */
     void (*net_shutdown)(struct tm_env *env, int handle);
     void (*net_close)(struct tm_env *env, int handle);

@@ -103,6 +103,25 @@ int tm_env__file_read_at(struct tm_env *env, const char *path, int64_t offset, v
     return 0;
 }
 
+int tm_env__file_extend(struct tm_env *env, const char *path, int64_t offset, const void *data, size_t length,
+                        struct tm_error *e)
+{
+    (void)env;
+    size_t done = 0;
+    int rc = tm_env__make_parents(path, 0700, e);
+    if (rc != 0) return rc;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return tm_error_errno(e, errno, "%s", path);
+    while (rc == 0 && done < length) {
+        ssize_t put = pwrite(fd, (const char *)data + done, length - done, (off_t)(offset + (int64_t)done));
+        if (put < 0 && errno != EINTR) rc = tm_error_errno(e, errno, "writing %s", path);
+        if (put > 0) done += (size_t)put;
+    }
+    if (rc == 0 && ftruncate(fd, (off_t)(offset + (int64_t)length)) != 0) rc = tm_error_errno(e, errno, "%s", path);
+    if (close(fd) != 0 && rc == 0) rc = tm_error_errno(e, errno, "writing %s", path);
+    return rc;
+}
+
 bool tm_env__file_is_link(struct tm_env *env, const char *path)
 {
     (void)env;

@@ -32,6 +32,8 @@ int tm_env__file_lock(struct tm_env *env, const char *path, int *out_handle, str
 void tm_env__file_unlock(struct tm_env *env, int handle);
 int tm_env__folder_each(struct tm_env *env, const char *path, tm_name_f take, void *context, struct tm_error *e);
 int tm_env__folder_make(struct tm_env *env, const char *path, struct tm_error *e);
+int tm_env__file_extend(struct tm_env *env, const char *path, int64_t offset, const void *data, size_t length,
+                        struct tm_error *e);
 int tm_env__file_read_at(struct tm_env *env, const char *path, int64_t offset, void *buffer, size_t room,
                          size_t *out_length, int64_t *out_size, struct tm_error *e);
 bool tm_env__file_is_link(struct tm_env *env, const char *path);
@@ -51,6 +53,7 @@ int tm_env__net_watch(struct tm_env *env, struct tm_watch *watches, size_t count
 int tm_env__net_wait_send(struct tm_env *env, int handle, int64_t timeout_ms, struct tm_error *e);
 int tm_env__net_pair(struct tm_env *env, int out_handles[2], struct tm_error *e);
 int tm_env__net_own_address(struct tm_env *env, int handle, char out[TM_ADDRESS_MAX], struct tm_error *e);
+int tm_env__net_peer_address(struct tm_env *env, int handle, char out[TM_ADDRESS_MAX], struct tm_error *e);
 void tm_env__net_shutdown(struct tm_env *env, int handle);
 void tm_env__net_close(struct tm_env *env, int handle);
 int tm_env__unix_connect(const char *path, int *out_handle, struct tm_error *e);

@@ -63,16 +63,23 @@ int tm_env__unix_connect(const char *path, int *out_handle, struct tm_error *e)
 
 /* ---- listening ---- */
 
-static void print_bound(int fd, char bound[TM_ADDRESS_MAX])
+static void print_end(int fd, bool peer, char out[TM_ADDRESS_MAX])
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     char host[NI_MAXHOST] = "?";
     char port[NI_MAXSERV] = "?";
-    if (getsockname(fd, (struct sockaddr *)&address, &length) == 0)
+    int rc = peer ? getpeername(fd, (struct sockaddr *)&address, &length)
+                  : getsockname(fd, (struct sockaddr *)&address, &length);
+    if (rc == 0)
         (void)getnameinfo((struct sockaddr *)&address, length, host, sizeof host, port, sizeof port,
                           NI_NUMERICHOST | NI_NUMERICSERV);
-    tm_address_join(host, port, bound);
+    tm_address_join(host, port, out);
+}
+
+static void print_bound(int fd, char bound[TM_ADDRESS_MAX])
+{
+    print_end(fd, false, bound);
 }
 
 static int listen_on(const struct addrinfo *address, int *out_fd)
@@ -173,6 +180,15 @@ int tm_env__net_own_address(struct tm_env *env, int handle, char out[TM_ADDRESS_
     int rc = tm_env__connect_settle(handle, e);
     if (rc != 0 && rc != -(int)TM_ENOTFOUND) return rc;
     print_bound(handle, out);
+    return 0;
+}
+
+int tm_env__net_peer_address(struct tm_env *env, int handle, char out[TM_ADDRESS_MAX], struct tm_error *e)
+{
+    (void)env;
+    int rc = tm_env__connect_settle(handle, e);
+    if (rc != 0 && rc != -(int)TM_ENOTFOUND) return rc;
+    print_end(handle, true, out);
     return 0;
 }
 

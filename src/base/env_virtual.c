@@ -356,6 +356,8 @@ static int virtual_folder_make(struct tm_env *env, const char *path, struct tm_e
     return 0;
 }
 
+static bool virtual_file_exists(struct tm_env *env, const char *path);
+
 static int virtual_file_read_at(struct tm_env *env, const char *path, int64_t offset, void *buffer, size_t room,
                                 size_t *out_length, int64_t *out_size, struct tm_error *e)
 {
@@ -371,6 +373,19 @@ static int virtual_file_read_at(struct tm_env *env, const char *path, int64_t of
     }
     (void)pthread_mutex_unlock(&world->files_lock);
     return file != NULL ? 0 : tm_error_errno(e, ENOENT, "%s", path);
+}
+
+static int virtual_file_extend(struct tm_env *env, const char *path, int64_t offset, const void *data, size_t length,
+                               struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, 1 << 28);
+    int rc = virtual_file_exists(env, path) ? virtual_file_read(env, path, &text, e) : 0;
+    size_t before = text.length < (size_t)offset ? text.length : (size_t)offset;
+    struct tm_part parts[] = {{.data = text.data, .length = before}, {.data = data, .length = length}};
+    if (rc == 0) rc = write_with_mode(env, path, 0600, parts, 2, e);
+    tm_text_deinit(&text);
+    return rc;
 }
 
 /* There are none here. */
@@ -953,6 +968,7 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .file_read_blocks = virtual_file_read_blocks,
         .file_remove = virtual_file_remove,
         .file_read_at = virtual_file_read_at,
+        .file_extend = virtual_file_extend,
         .file_exists = virtual_file_exists,
         .file_is_link = virtual_file_is_link,
         .file_map = virtual_file_map,
@@ -970,6 +986,7 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .net_watch = virtual_net_watch,
         .net_pair = virtual_net_pair,
         .net_own_address = virtual_net_own_address,
+        .net_peer_address = virtual_net_own_address, /* all live at one */
         .net_wait_send = virtual_net_wait_send,
         .net_shutdown = virtual_net_shutdown,
         .net_close = virtual_net_close,

@@ -33,6 +33,7 @@ struct connection {
     struct tm_text in;                /* the request so far */
     struct tm_text out;
     size_t sent;
+    char peer[TM_ADDRESS_MAX];
 };
 
 struct tm_http_server {
@@ -178,6 +179,7 @@ static void ask(struct tm_http_server *server, struct connection *connection, co
     const struct listener *listener = &server->listeners[connection->listener];
     struct tm_http_request request = {
         .head = head,
+        .peer = connection->peer,
         .body = {.at = connection->in.data + head->length, .length = connection->whole - head->length},
         .now_ms = monotonic_ms(server),
         .waited = waited,
@@ -357,6 +359,7 @@ static void accept_some(struct tm_http_server *server, int number)
         struct connection *connection = free_connection(server);
         *connection = (struct connection){.open = true, .handle = handle, .listener = number};
         connection->number = server->accepted++;
+        if (env->net_peer_address(env, handle, connection->peer, NULL) != 0) connection->peer[0] = '\0';
         connection->until_ms = monotonic_ms(server) + REQUEST_LIMIT_MS;
         tm_text_init(&connection->in, TM_HTTP_HEAD_MAX + server->limits.body_max);
         tm_text_init(&connection->out, server->limits.response_max);

@@ -27,6 +27,7 @@ struct tm_http_limits {
 
 struct tm_http_request {
     const struct tm_http_head *head;
+    const char *peer;     /* who asks, "HOST:PORT"; "": not known */
     struct tm_slice body; /* length 0: none, or bodies are not heard */
     int64_t now_ms;       /* monotonic */
     bool waited;          /* it was held: its time is over, or *version has changed */

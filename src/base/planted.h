@@ -43,6 +43,7 @@
     X(unnamed_runs, "an instance that the cloud does not name any more runs for ever")                                 \
     X(redone_untold, "a restarted coordinator does not know how far the job was")                                      \
     X(zones_ignored, "copies go to any zone")                                                                          \
+    X(copies_together, "copies go to the instance that has them already")                                              \
     X(anchors_last, "copies go to anchors only when there is nobody else")                                             \
     X(follow_wrong, "a follower applies gradients wrongly")                                                            \
     X(follow_unchecked, "followed layers are wrong, and taken without comparing their hashes")                         \

@@ -113,6 +113,12 @@ static int add_given(struct tm_cli *cli, const struct tm_option *option, const c
     return 0;
 }
 
+/* A command that is called as another program is. */
+static bool is_foreign(const struct tm_cli *cli)
+{
+    return cli->path_count > 0 && cli->path[cli->path_count - 1]->foreign;
+}
+
 /* "--name", "--name=value" or "--name value"; *at is moved over what was used. */
 static int take_long(struct tm_cli *cli, int word_count, char *const *words, int *at, struct tm_error *e)
 {
@@ -121,6 +127,8 @@ static int take_long(struct tm_cli *cli, int word_count, char *const *words, int
     size_t length = strcspn(word + 2, "=");
     if (length >= sizeof name) return unknown_option(cli, word, e);
     (void)snprintf(name, sizeof name, "%.*s", (int)length, word + 2);
+    for (char *c = name; is_foreign(cli) && *c != '\0'; c++)
+        if (*c == '_') *c = '-';
     const struct tm_option *option = tm_option_find(cli, name, 0);
     if (option == NULL) return unknown_option(cli, word, e);
     const char *equals = word[2 + length] == '=' ? word + 3 + length : NULL;
@@ -186,6 +194,7 @@ int tm_cli_parse(struct tm_cli *cli, int word_count, char *const *words, struct 
             rc =
                 word[1] == '-' ? take_long(cli, word_count, words, &at, e) : take_short(cli, word_count, words, &at, e);
         if (rc != 0) return rc;
+        if (is_foreign(cli) && cli->argument_count > 0) options_over = true;
     }
     return 0;
 }

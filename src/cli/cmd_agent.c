@@ -32,7 +32,7 @@ const struct tm_option tm_agent_command_options[] = {
          "this machine's certificate: ca.pem, node.pem, node.key; tls/instance-N of the coordinator's state folder"},
     {.name = "copies",
      .value = "DIR",
-     .help = "for copy sets: a folder shared by all instances, or s3://BUCKET/PREFIX"},
+     .help = "for copy sets: a folder shared by all instances, s3://BUCKET/PREFIX or az://CONTAINER/PREFIX"},
     {.name = "give-up", .value = "DURATION", .help = "exit with status 1 after this long without a coordinator (5m)"},
     {.name = "state", .value = "DIR", .help = "take all of this from a job's state folder on the same machine"},
     {.name = NULL},

@@ -7,6 +7,7 @@
 #include "job/job_coordinator.h"
 #include "job/job_engine.h"
 #include "run/state_folder.h"
+#include "run/step_log.h"
 #include "run/supervisor.h"
 #include "wire/peer_links.h"
 #include "wire/tls.h"
@@ -26,7 +27,8 @@ const struct tm_option tm_coordinator_command_options[] = {
      .help = "where agents are told it is, if that is not where it listens (0.0.0.0, a name)"},
     {.name = "copies",
      .value = "DIR",
-     .help = "for copy sets: a folder shared by all machines, or s3://BUCKET/PREFIX (on one machine: copies in the "
+     .help = "for copy sets: a folder shared by all machines, s3://BUCKET/PREFIX or az://CONTAINER/PREFIX (on one "
+             "machine: copies in the "
              "state folder)"},
     {.name = "instances", .value = "N", .help = "make certificates for this many machines (16)"},
     {.name = "prepare", .help = "make token and certificates and exit, so that they can be copied to the machines"},
@@ -78,16 +80,38 @@ static void say_bound(void *context, const char *address)
     (void)fflush(stdout);
 }
 
+/* Who watches from within the coordinator's process. */
+struct watchers {
+    struct tm_run_hook api;
+    struct tm_step_log *log; /* NULL: the job has no loggers */
+};
+
+static void serve_watchers(void *context, struct tm_run_tap *tap)
+{
+    const struct watchers *watchers = context;
+    watchers->api.serve(watchers->api.context, tap);
+    if (watchers->log != NULL) tm_step_log_serve(watchers->log, tap);
+}
+
 static int serve(struct tm_cli *cli, struct tm_job_coordinator *job, const struct tm_run_settings *settings,
                  struct tm_error *e)
 {
     struct tm_api_server *api = NULL;
+    struct watchers watchers = {.log = NULL};
     int rc = tm_api_server_create(cli->env, job->dir, &api, e);
+    if (rc == 0 && settings->job.log.count > 0) {
+        watchers.log =
+            tm_step_log_create(cli->env, job->dir, &settings->job.log, settings->job.folder, settings->number);
+        if (watchers.log == NULL) rc = tm_error_nomem(e);
+    }
     if (rc == 0) {
-        job->hook = tm_api_server_hook(api);
+        watchers.api = tm_api_server_hook(api);
+        job->hook = (struct tm_run_hook){.context = &watchers, .serve = serve_watchers};
         rc = tm_job_coordinate(cli->env, job, settings, &cli->arena, e);
     }
+    if (rc == 0 && job->by_hand && watchers.log != NULL) rc = tm_step_log_complete(watchers.log, e);
     if (rc == 0 && job->unrecorded) cli->exit_status = TM_COORDINATOR_UNRECORDED;
+    tm_step_log_destroy(watchers.log);
     tm_api_server_destroy(api);
     return rc;
 }

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/knowledge_source.h"
 #include "cli/plan_report.h"
+#include "job/emit_kubernetes.h"
 #include "job/planned_fleet.h"
 #include "market/trace_draw.h"
 #include "plan/deepvm.h"
@@ -38,8 +39,8 @@ static const char *const market_names[] = {"mixed", "spot", "on-demand", NULL};
 static const char *const judge_names[] = {"simulate", "replay", "expect", NULL};
 enum { JUDGE_SIMULATE, JUDGE_REPLAY, JUDGE_EXPECT }; /* replay: simulate, on a trace */
 static const char *const anchor_names[] = {"auto", "none", NULL};
-static const char *const emit_names[] = {"skypilot", "job", "milp", NULL};
-enum { EMIT_NOTHING = -1, EMIT_SKYPILOT, EMIT_JOB, EMIT_MILP };
+static const char *const emit_names[] = {"skypilot", "kubernetes", "job", "milp", NULL};
+enum { EMIT_NOTHING = -1, EMIT_SKYPILOT, EMIT_KUBERNETES, EMIT_JOB, EMIT_MILP };
 
 /* ---- the published planners on their own data ---- */
 
@@ -755,6 +756,7 @@ static int emit(struct plan *plan, struct tm_error *e)
         tm_emit_skypilot(&what, &plan->cli->out);
         return 0;
     }
+    if (plan->emits == EMIT_KUBERNETES) return tm_emit_kubernetes(&what, &plan->cli->out, e);
     int rc = find_keys(plan, keys, &what.key_count, e);
     return rc == 0 ? tm_emit_job(&what, &plan->cli->out, e) : rc;
 }

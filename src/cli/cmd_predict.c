@@ -204,6 +204,19 @@ static const char *way_name(const struct tm_prediction *p)
     return p->stages > 1 ? "pipeline" : "data";
 }
 
+static void write_shares(struct tm_jsonout *json, const struct tm_prediction *p, const struct tm_described_fleet *fleet)
+{
+    tm_jsonout_list(json, "shares");
+    for (size_t g = 0; p->tensor <= 1 && p->zero == 0 && g < fleet->group_count; g++) {
+        tm_jsonout_object(json, NULL);
+        tm_jsonout_string(json, "instance", fleet->groups[g].instance);
+        tm_jsonout_integer(json, "pipelines", p->group_pipelines[g]);
+        tm_jsonout_integer(json, "micro_batches", p->group_micro_batches[g]);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+}
+
 /* `smallest`: what would hold a model that does not fit; NULL: it fits. */
 static void print_prediction_json(struct tm_cli *cli, const struct tm_model *model, const struct tm_prediction *p,
                                   const struct tm_described_fleet *fleet, enum tm_precision precision, int batch,
@@ -231,6 +244,7 @@ static void print_prediction_json(struct tm_cli *cli, const struct tm_model *mod
     tm_jsonout_end(&json);
     tm_jsonout_integer(&json, "micro_batch", p->micro_batch);
     tm_jsonout_integer(&json, "micro_batches", p->micro_batches);
+    write_shares(&json, p, fleet);
     tm_jsonout_integer(&json, "global_batch", batch);
     tm_jsonout_string(&json, "input", model->input);
     tm_jsonout_string(&json, "precision", tm_precision_names[precision]);
@@ -270,6 +284,24 @@ static int correct(struct tm_cli *cli, struct tm_prediction *prediction, double 
     return rc;
 }
 
+/* Does each type's share stand in the prediction? Ways beside data parallel and pipelines have none. */
+static bool has_shares(const struct tm_prediction *p, const struct tm_described_fleet *fleet)
+{
+    return fleet->group_count > 1 && p->tensor <= 1 && p->zero == 0;
+}
+
+/* Who gets what, of a fleet of several types. */
+static void print_shares(struct tm_text *out, const struct tm_prediction *p, const struct tm_described_fleet *fleet)
+{
+    for (size_t g = 0; has_shares(p, fleet) && g < fleet->group_count; g++) {
+        int pipelines = p->group_pipelines[g];
+        double each = pipelines > 0 ? (double)p->group_micro_batches[g] / pipelines : 0;
+        tm_text_printf(out, "  %-12s %d micro-batches for %s: %d pipeline%s, %.4g each\n", g == 0 ? "shares" : "",
+                       p->group_micro_batches[g], fleet->groups[g].instance, pipelines, pipelines == 1 ? "" : "s",
+                       each);
+    }
+}
+
 static void print_way(struct tm_text *out, const struct tm_prediction *p)
 {
     static const char *const sharded[] = {"", "optimizer states sharded (ZeRO 1)",
@@ -296,6 +328,7 @@ static void print_prediction(struct tm_cli *cli, const struct tm_model *model, c
     tm_text_printf(out, "  input        %s\n", model->input);
     tm_text_printf(out, "  layout       %d pipelines x %d stages, %d micro-batches of %d, activations %s\n",
                    p->pipelines, p->stages, p->micro_batches, p->micro_batch, p->recompute ? "recomputed" : "kept");
+    print_shares(out, p, fleet);
     print_way(out, p);
     tm_text_printf(out, "  step         %.4g s (80%%: %.4g - %.4g)\n", p->step_s.mean, p->step_s.p10, p->step_s.p90);
     if (p->sustained_s > 1.02 * p->step_s.mean)

@@ -85,6 +85,10 @@ static void write_result(struct tm_cli *cli, const struct tm_decided_again *resu
     tm_jsonout_integer(&json, "decisions", (int64_t)result->decisions);
     tm_jsonout_integer(&json, "different", (int64_t)result->different);
     write_first(&json, result, policy);
+    if (result->shared_otherwise > 0) {
+        tm_jsonout_integer(&json, "generations", (int64_t)result->generations);
+        tm_jsonout_integer(&json, "shared_otherwise", (int64_t)result->shared_otherwise);
+    }
     tm_jsonout_end(&json);
 }
 
@@ -111,6 +115,11 @@ static void say_result(struct tm_cli *cli, const struct tm_decided_again *result
     const struct tm_decided_otherwise *first = &result->first;
     struct tm_text *out = &cli->out;
     tm_text_printf(out, "%" PRIu64 " decisions, %" PRIu64 " different\n", result->decisions, result->different);
+    if (result->shared_otherwise == 0 && result->generations > 0)
+        tm_text_printf(out, "%" PRIu64 " generations, each shared out again as it was\n", result->generations);
+    if (result->shared_otherwise > 0)
+        tm_text_printf(out, "%" PRIu64 " of %" PRIu64 " generations share out micro-batches otherwise\n",
+                       result->shared_otherwise, result->generations);
     if (result->unknown > 0)
         tm_text_printf(out, "%" PRIu64 " more could not be judged: the record lacks what came before them\n",
                        result->unknown);
@@ -148,7 +157,7 @@ int tm_cmd_replay(struct tm_cli *cli, struct tm_error *e)
             "%s: this record has no decisions: the run ended before its first, or an older release wrote it", path);
     if (rc == 0 && cli->json) write_result(cli, result, policy);
     if (rc == 0 && !cli->json) say_result(cli, result, policy);
-    if (rc == 0 && other == NULL && result->different > 0) cli->exit_status = 1;
+    if (rc == 0 && other == NULL && result->different + result->shared_otherwise > 0) cli->exit_status = 1;
     tm_decide_again_destroy(again);
     return rc;
 }

@@ -5,8 +5,10 @@
 #include "cli/dashboard_open.h"
 #include "cli/live_view.h"
 #include "cli/run_alerts.h"
+#include "cli/run_loggers.h"
 #include "cli/run_summary.h"
 #include "cli/run_table.h"
+#include "cli/run_traces.h"
 #include "job/job_changes.h"
 #include "job/job_file.h"
 #include "job/launch.h"
@@ -37,7 +39,8 @@ const struct tm_option tm_run_command_options[] = {
     {.name = "cloud",
      .value = "NAME",
      .help = "where the instances come from: local (processes on this machine that follow a trace), hosts (machines of "
-             "yours, over ssh) or slurm (one-node jobs in its partitions)",
+             "yours, over ssh), slurm (one-node jobs in its partitions), kubernetes (pods), aws (VMs of EC2), "
+             "skypilot (clusters that it rents) or join (machines that join by a ticket: tidemill ticket)",
      .choices = tm_job_cloud_names},
     {.name = "hosts",
      .value = "FILE",
@@ -67,7 +70,9 @@ const struct tm_option tm_run_command_options[] = {
     {.name = "link", .value = "RATE", .help = "with --netns: bandwidth of each instance's link, such as 1Gbit/s"},
     {.name = "listen",
      .value = "HOST[:PORT]",
-     .help = "where the coordinator listens (where the cloud's instances reach this machine, any port)"},
+     .help =
+         "where the coordinator listens (where the cloud's instances reach this machine, any port); with a port, and "
+         "nothing said of a cloud or a trace, machines join there by tickets, as with --cloud join"},
     {.name = "advertise", .value = "HOST[:PORT]", .help = "where instances are told it is (where it listens)"},
     {.name = "tls", .help = "TLS on loopback, too; beyond it always"},
     {.name = "dashboard", .help = "also serve the dashboard while it runs, and print the link to its page"},
@@ -100,6 +105,8 @@ struct run {
     struct tm_run_output *output;
     struct tm_dashboard *dashboard; /* NULL: not asked for */
     struct tm_run_alerts *alerts;   /* NULL: nobody is to be told */
+    struct tm_run_traces *traces;   /* NULL: none are wanted */
+    struct tm_run_loggers *loggers; /* NULL: the job has none */
 };
 
 /* What people see on the way; the one document of --json stays alone on standard output. */
@@ -151,19 +158,39 @@ static int keep_text(struct run *run, const char *option, const char **out, stru
     return *out == NULL ? tm_error_nomem(e) : 0;
 }
 
-/* What only a cloud that emulates one can do. */
-static int refuse_emulation(struct run *run, struct tm_error *e)
+/* The first option given that only a cloud that emulates one has; NULL: none. */
+static const char *emulation_option(const struct run *run)
 {
     static const char *const options[] = {
         "trace", "from",        "to",          "until-end",    "speed", "notice", "notice-wall", "no-preemptions",
         "chaos", "chaos-every", "chaos-kinds", "chaos-faults", "netns", "link",   "seed"};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (tm_given(run->cli, options[i])) return options[i];
+    return NULL;
+}
+
+static int refuse_emulation(struct run *run, struct tm_error *e)
+{
     const struct tm_provider *provider = tm_provider_of(&run->settings.job);
-    for (size_t i = 0; !provider->emulates && i < sizeof options / sizeof *options; i++)
-        if (tm_given(run->cli, options[i]))
-            return tm_error_set(
-                e, TM_EUSAGE, "--%s is for the local cloud, where one can say what happens; leave it out with cloud %s",
-                options[i], provider->name);
-    return 0;
+    const char *option = provider->emulates ? NULL : emulation_option(run);
+    if (option == NULL) return 0;
+    return tm_error_set(e, TM_EUSAGE,
+                        "--%s is for the local cloud, where one can say what happens; leave it out with cloud %s",
+                        option, provider->name);
+}
+
+/* A port that others are to know, and not a word on where instances come from: they dial in. */
+static bool dials_in(const struct run *run)
+{
+    static const char *const keys[] = {"cloud", "fleet.trace", "fleet.losses", "fleet.hosts"};
+    const struct tm_job *job = &run->settings.job;
+    const char *listen = tm_given(run->cli, "listen") ? tm_given_text(run->cli, "listen") : "";
+    const char *port = strrchr(listen, ':');
+    if (port == NULL || strchr(port, ']') != NULL || run->resumed) return false;
+    if (tm_given(run->cli, "cloud") || tm_given(run->cli, "hosts") || emulation_option(run) != NULL) return false;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (tm_job_says(job, keys[i])) return false;
+    return job->fleet.pools.count == 0;
 }
 
 static int read_cloud(struct run *run, struct tm_error *e)
@@ -171,6 +198,9 @@ static int read_cloud(struct run *run, struct tm_error *e)
     struct tm_job *job = &run->settings.job;
     int before = job->cloud;
     int rc = tm_given_choice(run->cli, "cloud", &job->cloud, e);
+    if (rc == 0 && dials_in(run))
+        while (strcmp(tm_job_cloud_names[job->cloud], "join") != 0)
+            job->cloud++;
     if (rc == 0 && run->resumed && job->cloud != before)
         rc =
             tm_error_set(e, TM_EUSAGE, "--cloud: the run in %s is on cloud %s; resume it there, or use another --state",
@@ -265,7 +295,10 @@ static int read_request(struct run *run, struct tm_error *e)
     if (cli->argument_count > 1 || (cli->argument_count == 0 && !resume))
         return tm_error_set(e, TM_EUSAGE, "give one job file: tidemill run JOB.yaml");
     run->path = cli->argument_count > 0 ? cli->arguments[0] : NULL;
-    int rc = resume ? read_resumed(run, e) : tm_job_file_load(run->cli->env, run->path, &run->settings, e);
+    struct tm_job asked = {.cloud = 0}; /* what a file may leave open depends on who has the instances */
+    int rc = tm_given_choice(cli, "cloud", &asked.cloud, e);
+    run->settings.by_resources = tm_provider_of(&asked)->by_resources;
+    if (rc == 0) rc = resume ? read_resumed(run, e) : tm_job_file_load(run->cli->env, run->path, &run->settings, e);
     if (rc == 0) rc = read_options(run, e);
     if (rc == 0 && !resume) rc = find_state(run, e);
     return rc;
@@ -318,17 +351,36 @@ static void open_dashboard(struct run *run)
     tm_text_deinit(&text);
 }
 
+/* Who joins by a ticket needs one. */
+static void show_tickets(struct run *run)
+{
+    struct tm_text text;
+    if (!tm_provider_of(&run->settings.job)->guests) return;
+    tm_text_init(&text, TM_STATE_PATH_MAX + 256);
+    tm_text_printf(&text,
+                   "machines join with: tidemill agent --join TICKET; tickets, one for each: tidemill ticket --state "
+                   "%s\n",
+                   run->dir);
+    show(run, &text);
+    tm_text_deinit(&text);
+}
+
 static int supervise(struct run *run, struct tm_error *e)
 {
     int heard = 0;
     int rc = 0;
     open_dashboard(run);
+    show_tickets(run);
     run->alerts = tm_run_alerts_open(run->cli, &run->settings.job, run->dir);
+    run->traces = tm_run_traces_open(run->cli, run->dir);
+    run->loggers = tm_run_loggers_open(run->cli, &run->settings, run->dir);
     open_view(run);
     while (rc == 0 && !tm_launch_ended(run->launch)) {
         rc = tm_launch_step(run->launch, run->dashboard == NULL ? STEP_MS : PAGE_STEP_MS, e);
         if (run->dashboard != NULL) tm_dashboard_step(run->dashboard, 0);
         tm_run_alerts_step(run->alerts);
+        tm_run_traces_step(run->traces);
+        tm_run_loggers_step(run->loggers);
         if (run->view != NULL) tm_live_view_step(run->view);
         show_output(run, false);
         for (; heard < interrupts; heard++)
@@ -361,7 +413,9 @@ static int finish(struct run *run, struct tm_error *e)
         print_summary(run, &status);
     }
     if (rc == 0 && (status.state == TM_JOB_FAILED || status.gave_up)) cli->exit_status = 1;
+    tm_run_loggers_finish(run->loggers);
     tm_run_alerts_finish(run->alerts, &status);
+    tm_run_traces_finish(run->traces);
     tm_run_status_deinit(&status);
     return rc;
 }
@@ -537,7 +591,9 @@ int tm_cmd_run(struct tm_cli *cli, struct tm_error *e)
     tm_run_settings_init(&run.settings);
     tm_trace_init(&run.plan.trace);
     int rc = do_run(&run, e);
+    tm_run_loggers_close(run.loggers);
     tm_run_alerts_close(run.alerts);
+    tm_run_traces_close(run.traces);
     tm_dashboard_destroy(run.dashboard);
     tm_live_view_destroy(run.view);
     tm_run_output_destroy(run.output);

@@ -38,6 +38,7 @@ struct tm_command {
     const struct tm_command *subcommands;               /* NULL: none */
     int (*run)(struct tm_cli *cli, struct tm_error *e); /* NULL: needs a subcommand */
     bool about_commands;                                /* arguments are names of commands (completions) */
+    bool foreign;                                       /* options end with the first argument; _ in them is - */
     bool files;                                         /* arguments are file names (completions) */
     const char *const *words;                           /* arguments are one of these (completions); NULL: not */
 };

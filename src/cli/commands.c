@@ -342,9 +342,11 @@ const struct tm_command tm_commands[] = {
             "run live (layout, loss, throughput, cost, pauses, events, logs), what to rent for a job, and stop and "
             "resume. It prints a link with a token; who has the link may steer, or with the second one only watch. It "
             "watches as status does: it may come and go, and a run never notices. From another machine use an SSH "
-            "tunnel: ssh -L 8642:127.0.0.1:8642 HOST. doc/dashboard.md has more.",
+            "tunnel (ssh -L 8642:127.0.0.1:8642 HOST), or let it listen there, over TLS. doc/dashboard.md has more.",
         .examples = "  tidemill dashboard\n"
                     "  tidemill dashboard --listen 127.0.0.1:9000 --state /data/runs/big\n"
+                    "  tidemill dashboard --listen 0.0.0.0:8642    # for other machines, over TLS\n"
+                    "  tidemill dashboard --attach https://10.0.0.7:8642#sha256=... --token FILE\n"
                     "  tidemill dashboard --openapi                # the API, for programs\n",
         .options = tm_dashboard_command_options,
         .run = tm_cmd_dashboard,
@@ -418,6 +420,42 @@ const struct tm_command tm_commands[] = {
         .run = tm_cmd_stop,
     },
     {
+        .name = "set",
+        .summary = "give a run another deadline or budget",
+        .description =
+            "Changes the deadline or the budget of a run that goes on. Both are of the whole job, as in the job file; "
+            "none "
+            "takes one away. The policy decides by the new limits from the next moment on. Asks first; returns when "
+            "the run's record has the order, which then holds whatever is killed, and after a resume.",
+        .examples = "  tidemill set --deadline 10h\n"
+                    "  tidemill set --state gpt-tiny --budget 250 --deadline none -y\n",
+        .options = tm_set_command_options,
+        .run = tm_cmd_set,
+    },
+    {
+        .name = "drain",
+        .summary = "let one instance of a run go",
+        .arguments = "INSTANCE",
+        .description =
+            "Tells a run to do without one of its instances: another is rented in its place, its seat moves as with a "
+            "preemption notice, so that nothing is redone, what only it holds is copied, then it is released. It stays "
+            "while the job could not train without it. Asks first; returns when the run's record has the order.",
+        .examples = "  tidemill drain 5\n"
+                    "  tidemill drain 5 --state gpt-tiny -y\n",
+        .options = tm_drain_command_options,
+        .run = tm_cmd_drain,
+    },
+    {
+        .name = "copy",
+        .summary = "make a copy set of a run now",
+        .description = "Tells a run to make a copy set (Tidemill's kind of checkpoint) of its state now, beside those "
+                       "that the policy makes; training goes on. Asks first; returns when the copy is whole.",
+        .examples = "  tidemill copy\n"
+                    "  tidemill copy --state gpt-tiny -y\n",
+        .options = tm_copy_command_options,
+        .run = tm_cmd_copy,
+    },
+    {
         .name = "report",
         .summary = "what a run did, as one HTML file",
         .description = "Writes report.html for a run that has ended or was stopped, from its record: time and cost "
@@ -455,24 +493,65 @@ const struct tm_command tm_commands[] = {
         .name = "agent",
         .summary = "take part in a run: one agent per instance",
         .arguments = "[-- COMMAND...]",
-        .description = "Keeps a worker running on this machine, tells the job's coordinator at once when it ends, and "
-                       "passes on the cloud's preemption notices, so that the worker's state is copied before the "
-                       "machine goes away. SIGTERM counts as a notice; a second one ends the agent at once. The worker "
-                       "is what --job says, its run: command or the built-in engine, or else the COMMAND after --, "
-                       "which gets TIDEMILL_COORDINATOR, TIDEMILL_TOKEN_FILE, TIDEMILL_JOB, TIDEMILL_INSTANCE_ID, "
-                       "TIDEMILL_INCARNATION, TIDEMILL_HOST, TIDEMILL_COPIES, TIDEMILL_TLS, TIDEMILL_FINGERPRINT and "
-                       "TIDEMILL_STATE in its environment (libtidemill reads them).\n\n"
-                       "tidemill run starts agents on the local cloud by itself. On your own machines: start tidemill "
-                       "coordinator on one, and an agent on each, with a unique number. Beyond loopback the machine's "
-                       "certificate is needed (--tls). If the coordinator cannot be reached, the agent says why, once. "
-                       "It exits with status 1 after --give-up without a coordinator, when the worker keeps failing, "
-                       "or when the coordinator refuses this machine (another job file, program or token).",
+        .description =
+            "With --join TICKET (tidemill ticket), or the ticket in the variable TIDEMILL_TICKET, nothing else "
+            "is needed: job, data and certificate come over the wire.\n\n"
+            "Keeps a worker running on this machine, tells the job's coordinator at once when it ends, and "
+            "passes on the cloud's preemption notices, so that the worker's state is copied before the "
+            "machine goes away. SIGTERM counts as a notice; a second one ends the agent at once. The worker "
+            "is what --job says, its run: command or the built-in engine, or else the COMMAND after --, "
+            "which gets TIDEMILL_COORDINATOR, TIDEMILL_TOKEN_FILE, TIDEMILL_JOB, TIDEMILL_INSTANCE_ID, "
+            "TIDEMILL_INCARNATION, TIDEMILL_HOST, TIDEMILL_COPIES, TIDEMILL_TLS, TIDEMILL_FINGERPRINT and "
+            "TIDEMILL_STATE in its environment (libtidemill reads them).\n\n"
+            "tidemill run starts agents on the local cloud by itself. On your own machines: start tidemill "
+            "coordinator on one, and an agent on each, with a unique number. Beyond loopback the machine's "
+            "certificate is needed (--tls). If the coordinator cannot be reached, the agent says why, once. "
+            "It exits with status 1 after --give-up without a coordinator, when the worker keeps failing, "
+            "or when the coordinator refuses this machine (another job file, program or token).",
         .examples =
+            "  tidemill agent --join TICKET\n"
             "  tidemill agent --coordinator 10.0.0.5:7070 --token-file token --instance 3 --tls instance-3 \\\n"
             "                 --host 10.0.0.8 --copies /mnt/shared/job --notice aws --job job.yaml\n"
             "  tidemill agent --coordinator 127.0.0.1:7070 --token-file token --instance 1 -- python train.py\n",
         .options = tm_agent_command_options,
         .run = tm_cmd_agent,
+    },
+    {
+        .name = "ticket",
+        .summary = "tickets by which machines join a run",
+        .description =
+            "Prints tickets, one a line, for a run of cloud join: an agent that gets one (the variable "
+            "TIDEMILL_TICKET), "
+            "on any machine that can reach this one, is all that it takes to join. Each ticket is a secret that lets "
+            "one machine in, once, until it expires (--valid); it names where the run is, and the fingerprint of its "
+            "certificate authority. A machine that comes when the job has all that it wants (fleet.limit) waits for "
+            "its turn. Tickets of a run that was killed and resumed are worth nothing: ask again.",
+        .examples = "  tidemill ticket\n"
+                    "  tidemill ticket --state gpt-tiny --count 4 --valid 1h\n"
+                    "  ssh gpu1 TIDEMILL_TICKET=$(tidemill ticket) tidemill agent\n",
+        .options = tm_ticket_command_options,
+        .run = tm_cmd_ticket,
+    },
+    {
+        .name = "torchrun",
+        .summary = "train a PyTorch script as torchrun is called with it, elastically",
+        .arguments = "SCRIPT [ARGS...]",
+        .description =
+            "Takes torchrun's options, and trains the script as a job of Tidemill's: workers and machines may come "
+            "and go, and no durable work is lost. Nodes are instances, --nproc-per-node is the workers on each. The "
+            "script is one that uses tidemill.torch (doc/pytorch.md): give its steps and its batch. Options "
+            "of torchrun that have no effect here are named in a warning.\n\n"
+            "Where --rdzv-endpoint names this machine, it coordinates, listens there and on the next port, and is a "
+            "node itself. On other machines the same line joins, with a ticket in the variable TIDEMILL_TICKET (or "
+            "--rdzv-conf ticket=TICKET): tidemill ticket, on the first machine, gives one for each. The script lies "
+            "at the same path on all of them. PYTHON_EXEC names another Python than python3.",
+        .examples =
+            "  tidemill torchrun --standalone --nproc-per-node gpu --steps 1000 --batch 64 train.py config.yaml\n"
+            "  tidemill torchrun --nnodes 1:4 --rdzv-endpoint head:29400 --steps 1000 --batch 64 train.py\n"
+            "  TIDEMILL_TICKET=tmt1_... tidemill torchrun --nnodes 1:4 --rdzv-endpoint head:29400 train.py\n",
+        .options = tm_torchrun_command_options,
+        .run = tm_cmd_torchrun,
+        .foreign = true,
     },
     {
         .name = "config",

@@ -79,6 +79,17 @@ int tm_cmd_replay(struct tm_cli *cli, struct tm_error *e);
 extern const struct tm_option tm_stop_command_options[];
 int tm_cmd_stop(struct tm_cli *cli, struct tm_error *e);
 
+extern const struct tm_option tm_set_command_options[];
+int tm_cmd_set(struct tm_cli *cli, struct tm_error *e);
+extern const struct tm_option tm_drain_command_options[];
+int tm_cmd_drain(struct tm_cli *cli, struct tm_error *e);
+extern const struct tm_option tm_copy_command_options[];
+int tm_cmd_copy(struct tm_cli *cli, struct tm_error *e);
+extern const struct tm_option tm_torchrun_command_options[];
+int tm_cmd_torchrun(struct tm_cli *cli, struct tm_error *e);
+extern const struct tm_option tm_ticket_command_options[];
+int tm_cmd_ticket(struct tm_cli *cli, struct tm_error *e);
+
 extern const struct tm_option tm_report_command_options[];
 int tm_cmd_report(struct tm_cli *cli, struct tm_error *e);
 

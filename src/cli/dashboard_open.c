@@ -2,6 +2,7 @@
 
 #include "base/paths.h"
 #include "cli/commands.h"
+#include "cli/dashboard_attach.h"
 #include "run/find_run.h"
 #include "run/state_folder.h"
 
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DIRS_MAX = 64 };
+enum { DIRS_MAX = 64, NAMES_MAX = 8 };
 
 #define USUAL "127.0.0.1:8642"
 
@@ -46,6 +47,36 @@ static int find_program(struct tm_cli *cli, const char **out, struct tm_error *e
     return *out == NULL ? tm_error_nomem(e) : 0;
 }
 
+struct names {
+    const char *list[NAMES_MAX];
+    size_t count;
+};
+
+static int add_name(struct tm_cli *cli, void *context, const char *value, struct tm_error *e)
+{
+    struct names *names = context;
+    if (names->count == NAMES_MAX) return tm_error_set(e, TM_EUSAGE, "--name: more than %d names", NAMES_MAX);
+    names->list[names->count] = tm_arena_strdup(&cli->arena, value);
+    return names->list[names->count++] == NULL ? tm_error_nomem(e) : 0;
+}
+
+/* --name, else what this machine calls itself; TLS and who is shown beside our own runs. */
+static int read_rest(struct tm_cli *cli, struct tm_dashboard_options *options, struct tm_error *e)
+{
+    char host[256] = "";
+    struct names *names = tm_arena_alloc(&cli->arena, sizeof *names);
+    if (names == NULL) return tm_error_nomem(e);
+    names->count = 0;
+    options->tls_certificate = tm_given_text(cli, "tls-cert");
+    options->tls_key = tm_given_text(cli, "tls-key");
+    int rc = tm_cmd_each_value(cli, "name", names, add_name, e);
+    if (rc == 0 && names->count == 0 && gethostname(host, sizeof host - 1) == 0 && host[0] != '\0')
+        rc = add_name(cli, names, host, e);
+    options->names = names->list;
+    options->name_count = names->count;
+    return rc != 0 ? rc : tm_dashboard_attached(cli, &options->attached, &options->attached_count, e);
+}
+
 int tm_dashboard_open(struct tm_cli *cli, const char *dir, struct tm_dashboard **out, struct tm_error *e)
 {
     struct tm_dashboard_options options = {.listen = USUAL, .version = TIDEMILL_VERSION};
@@ -71,6 +102,8 @@ int tm_dashboard_open(struct tm_cli *cli, const char *dir, struct tm_dashboard *
     options.dir_count = dirs->count;
     bool given = dir == NULL && tm_given(cli, "listen");
     if (given) options.listen = tm_given_text(cli, "listen");
+    if (dir == NULL) rc = read_rest(cli, &options, e);
+    if (rc != 0) return rc;
     rc = tm_dashboard_create(cli->env, &options, out, e);
     if (rc == 0 || given || rc == -(int)TM_ENOMEM) return rc;
     options.listen = "127.0.0.1:0"; /* somebody else has the usual port */

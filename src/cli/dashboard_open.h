@@ -5,6 +5,8 @@
 #include "api/dashboard.h"
 #include "cli/command.h"
 
+enum { TM_DASHBOARD_ATTACHED_MAX = 16 };
+
 /* `dir`: the run's own state folder, shown wherever it is; NULL: those of --state. The caller owns the result. */
 int tm_dashboard_open(struct tm_cli *cli, const char *dir, struct tm_dashboard **out, struct tm_error *e);
 

@@ -24,9 +24,7 @@ static int64_t now_ms(const struct tm_run_alerts *a)
 struct tm_run_alerts *tm_run_alerts_open(struct tm_cli *cli, const struct tm_job *job, const char *dir)
 {
     char logs[TM_STATE_PATH_MAX];
-    struct tm_alert_limits limits = {.deadline_s = (double)job->deadline_ms / 1000,
-                                     .budget_usd = (double)job->budget_usd_millionths / 1e6,
-                                     .patience_s = PATIENCE_S};
+    struct tm_alert_limits limits = {.probability = job->probability, .patience_s = PATIENCE_S};
     if (job->notify.count + cli->settings.notify.count == 0) return NULL;
     struct tm_run_alerts *a = tm_calloc(1, sizeof *a);
     if (a == NULL) return NULL;

@@ -9,14 +9,13 @@
 
 enum { ARENA_MAX = 64 << 20 };
 
-static const char image_name[] = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) *";
-
 static const char policy[] =
     "{\n"
     "  \"Version\": \"2012-10-17\",\n"
     "  \"Statement\": [\n"
     "    {\"Sid\": \"Look\", \"Effect\": \"Allow\", \"Resource\": \"*\", \"Action\": [\"ec2:DescribeInstances\",\n"
     "      \"ec2:DescribeRegions\", \"ec2:DescribeImages\", \"ec2:DescribeVpcs\", \"ec2:DescribeSubnets\",\n"
+    "      \"ec2:DescribeSpotPriceHistory\",\n"
     "      \"servicequotas:ListServiceQuotas\"]},\n"
     "    {\"Sid\": \"Rent\", \"Effect\": \"Allow\", \"Resource\": \"*\", \"Action\": [\"ec2:RunInstances\", "
     "\"ec2:CreateTags\"]},\n"
@@ -138,7 +137,8 @@ static void check_image(struct checking *c, const char *given)
     char code[128];
     const char *newest = "";
     const char *const by_id[] = {"ImageId.1", given, NULL};
-    const char *const by_name[] = {"Owner.1", "amazon", "Filter.1.Name", "name", "Filter.1.Value.1", image_name, NULL};
+    const char *const by_name[] = {"Owner.1",         "amazon", "Filter.1.Name", "name", "Filter.1.Value.1",
+                                   TM_AWS_IMAGE_NAME, NULL};
     int rc = ask(c, "DescribeImages", given != NULL ? by_id : by_name, &root, code, &e);
     const struct tm_xml *one = rc == 0 ? tm_xml_child(root, "imagesSet/item") : NULL;
     for (; one != NULL; one = tm_xml_again(one)) {
@@ -152,7 +152,7 @@ static void check_image(struct checking *c, const char *given)
         return;
     }
     struct tm_aws_check_line *line = add(c, "image", TM_CHECK_BAD);
-    (void)snprintf(line->what, sizeof line->what, "%.200s: %.180s", given != NULL ? given : image_name,
+    (void)snprintf(line->what, sizeof line->what, "%.200s: %.180s", given != NULL ? given : TM_AWS_IMAGE_NAME,
                    rc != 0 ? e.text : "there is none here");
     (void)snprintf(line->fix, sizeof line->fix, "name one that has NVIDIA's driver: --image ami-...");
 }

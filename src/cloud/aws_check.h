@@ -4,6 +4,9 @@
 
 #include "base/env.h"
 
+/* Amazon's images for GPUs, with NVIDIA's driver: the newest of this name. */
+#define TM_AWS_IMAGE_NAME "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) *"
+
 enum { TM_AWS_CHECKS_MAX = 16 };
 
 enum tm_check_result { TM_CHECK_GOOD, TM_CHECK_BAD, TM_CHECK_UNKNOWN };

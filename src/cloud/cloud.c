@@ -14,7 +14,7 @@ const char *tm_instance_state_name(enum tm_instance_state state)
     return names[state];
 }
 
-const char *tm_cloud_event__kind_name(enum tm_cloud_event_kind kind)
+const char *tm_cloud_event_kind_name(enum tm_cloud_event_kind kind)
 {
     static const char *const names[] = {"arrived", "hint", "notice", "lost", "released", "refused"};
     return names[kind];

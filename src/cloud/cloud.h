@@ -109,7 +109,7 @@ struct tm_cloud {
 
 const char *tm_instance_kind__name(enum tm_instance_kind kind);                     /* "spot", "on-demand" */
 const char *tm_instance_state_name(enum tm_instance_state state);                   /* "starting", ... */
-const char *tm_cloud_event__kind_name(enum tm_cloud_event_kind kind);               /* "arrived", ... */
+const char *tm_cloud_event_kind_name(enum tm_cloud_event_kind kind);                /* "arrived", ... */
 bool tm_instance_is_here(const struct tm_cloud_instance *instance);                 /* running or noticed */
 const struct tm_cloud_instance *tm_cloud_find(struct tm_cloud *cloud, uint64_t id); /* NULL: none */
 /* The two pools of a job without a choice: named "spot" and "on-demand", the rest for the caller to fill in. */

@@ -25,12 +25,28 @@ void tm_ec2__deinit(struct tm_ec2_call *call)
     tm_text_deinit(&call->form);
 }
 
+/* As forms are written, and as botocore does: a blank is a plus. */
+static void put_value(struct tm_text *form, const char *value)
+{
+    for (const char *at = value; *at != '\0';) {
+        char piece[256];
+        size_t length = strcspn(at, " ");
+        if (length >= sizeof piece) length = sizeof piece - 1;
+        (void)snprintf(piece, sizeof piece, "%.*s", (int)length, at);
+        tm_percent_encode(piece, false, form);
+        at += length;
+        if (*at != ' ') continue;
+        tm_text_putc(form, '+');
+        at++;
+    }
+}
+
 void tm_ec2__put(struct tm_ec2_call *call, const char *name, const char *value)
 {
     tm_text_putc(&call->form, '&');
     tm_percent_encode(name, false, &call->form);
     tm_text_putc(&call->form, '=');
-    tm_percent_encode(value, false, &call->form);
+    put_value(&call->form, value);
 }
 
 int tm_ec2__begin(struct tm_ec2_call *call, struct tm_web *web, struct tm_web_call **out, struct tm_error *e)

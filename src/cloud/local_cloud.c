@@ -34,7 +34,7 @@ int tm_local__tell(struct tm_local__cloud *local, struct tm_cloud_event event, s
     local->events = list;
     if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "too many pending events of the cloud");
     local->events[local->event_count++] = event;
-    tm_debug(TM_DEBUG_CLOUD, "local: instance %" PRIu64 ": %s", event.instance, tm_cloud_event__kind_name(event.kind));
+    tm_debug(TM_DEBUG_CLOUD, "local: instance %" PRIu64 ": %s", event.instance, tm_cloud_event_kind_name(event.kind));
     return 0;
 }
 

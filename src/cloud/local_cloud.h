@@ -25,7 +25,7 @@
 #include "cloud/cloud.h"
 #include "market/trace.h"
 
-enum { TM_LOCAL_INSTANCES_MAX = 64, TM_LOCAL_HISTORY_MAX = 1 << 16 };
+enum { TM_LOCAL_INSTANCES_MAX = 256, TM_LOCAL_HISTORY_MAX = 1 << 16 };
 
 /* A pool to choose from. */
 struct tm_local_pool {

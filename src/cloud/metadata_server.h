@@ -8,7 +8,7 @@
 #include "base/env.h"
 #include "cloud/metadata.h"
 
-enum { TM_METADATA_CONNECTIONS = 96, TM_METADATA_CONNECTIONS_EACH = 8, TM_METADATA_ENDPOINTS = 64 };
+enum { TM_METADATA_CONNECTIONS = 384, TM_METADATA_CONNECTIONS_EACH = 8, TM_METADATA_ENDPOINTS = 256 };
 
 struct tm_metadata_server;
 

@@ -31,7 +31,7 @@ struct slurm {
     char name[JOB_NAME_MAX]; /* of all jobs */
     char script[OPTION_MAX];
     struct tm_slurm__jobs jobs;
-    struct tm_slurm__process process;
+    struct tm_tool__process process;
     struct tm_slurm__command command; /* that is on its way */
     /* words of the command */
     const char *words[TM_SLURM_WORDS_MAX + 1];
@@ -225,7 +225,7 @@ static int start_command(struct slurm *s, struct tm_error *e)
     } else {
         nodes_words(s);
     }
-    if (rc == 0) rc = tm_slurm_process__start(&s->process, s->env, s->words, limit_ms, e);
+    if (rc == 0) rc = tm_tool_process__start(&s->process, s->env, s->words, limit_ms, e);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "Slurm");
 }
 
@@ -236,7 +236,7 @@ static int advance(struct slurm *s, struct tm_error *e)
         int rc = tm_slurm_jobs__tick(&s->jobs, time_ms(s), e);
         if (rc == 0 && s->process.pid == 0) rc = start_command(s, e);
         if (rc != 0 || s->process.pid == 0) return rc;
-        if (!tm_slurm_process__step(&s->process, s->env, &status)) return 0;
+        if (!tm_tool_process__step(&s->process, s->env, &status)) return 0;
         if (status != 0)
             tm_debug(TM_DEBUG_CLOUD, "slurm: %s: status %d: %.200s", s->tool, status, tm_text_string(&s->process.text));
         rc = tm_slurm_jobs__answer(&s->jobs, time_ms(s), &s->command, status, tm_text_string(&s->process.text),
@@ -284,7 +284,7 @@ static size_t slurm_watch(struct tm_cloud *cloud, int *handles, size_t max, int6
 {
     struct slurm *s = slurm_of(cloud);
     int own[2];
-    size_t count = tm_slurm_process__watch(&s->process, own);
+    size_t count = tm_tool_process__watch(&s->process, own);
     int64_t due_ms = tm_slurm_jobs__due_ms(&s->jobs);
     int64_t now = time_ms(s);
     if (count > max) count = max;
@@ -337,7 +337,7 @@ static struct tm_cloud_bill slurm_bill(struct tm_cloud *cloud)
 
 static void free_all(struct slurm *s)
 {
-    tm_slurm_process__stop(&s->process, s->env);
+    tm_tool_process__stop(&s->process, s->env);
     tm_text_deinit(&s->process.text);
     tm_slurm_jobs__deinit(&s->jobs);
     tm_free(s);
@@ -387,12 +387,12 @@ static const struct tm_cloud functions = {
 /* One answer, waited for: only before anything runs. */
 static int ask(struct slurm *s, int *out_status, struct tm_error *e)
 {
-    int rc = tm_slurm_process__start(&s->process, s->env, s->words, ASK_LIMIT_MS, e);
+    int rc = tm_tool_process__start(&s->process, s->env, s->words, ASK_LIMIT_MS, e);
     if (rc != 0) return tm_error_wrap(e, rc, "cloud slurm needs Slurm's commands; run it on a login node");
-    while (!tm_slurm_process__step(&s->process, s->env, out_status)) {
+    while (!tm_tool_process__step(&s->process, s->env, out_status)) {
         int handles[2];
         bool ready[2];
-        size_t count = tm_slurm_process__watch(&s->process, handles);
+        size_t count = tm_tool_process__watch(&s->process, handles);
         int64_t left_ms = s->process.deadline_ms - s->env->monotonic_ns(s->env) / 1000000;
         (void)s->env->net_wait(s->env, handles, count, left_ms > 0 ? left_ms : 0, ready, NULL);
     }

@@ -30,7 +30,7 @@ static int tell(struct tm_slurm__jobs *s, struct tm_cloud_event event, struct tm
     s->events = list;
     if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "too many pending events of Slurm");
     s->events[s->event_count++] = event;
-    tm_debug(TM_DEBUG_CLOUD, "slurm: instance %" PRIu64 ": %s", event.instance, tm_cloud_event__kind_name(event.kind));
+    tm_debug(TM_DEBUG_CLOUD, "slurm: instance %" PRIu64 ": %s", event.instance, tm_cloud_event_kind_name(event.kind));
     return 0;
 }
 

@@ -19,6 +19,8 @@ struct elastic {
     struct tm_mesh *mesh; /* of `generation` */
     uint64_t generation;
     struct tidemill_norm *norms;
+    int64_t waits_since_ns; /* for another; 0: it does not */
+    int64_t waited_ns;      /* in this step */
 };
 
 /* ---- what the library and the hub ask ---- */
@@ -76,6 +78,9 @@ static void on_cancelled(void *context)
 static void on_waiting(void *context, uint64_t instance)
 {
     struct elastic *w = context;
+    int64_t now_ns = w->env->monotonic_ns(w->env);
+    if (w->waits_since_ns > 0) w->waited_ns += now_ns - w->waits_since_ns;
+    w->waits_since_ns = instance != 0 ? now_ns : 0;
     tidemill_waiting_for(w->t, instance);
 }
 
@@ -167,8 +172,14 @@ static int step(struct elastic *w, const struct tidemill_work *work, struct tm_e
     int rc = fresh ? form_mesh(w, work, e) : 0;
     if (w->engine->resume != NULL) w->engine->resume(w->engine->context);
     if (rc == 0 && tidemill_cancelled(w->t)) return 0; /* it was told to the mesh before this one */
+    int64_t begun_ns = w->env->monotonic_ns(w->env);
+    w->waits_since_ns = w->waited_ns = 0;
     if (rc == 0) rc = w->engine->prepare(w->engine->context, work, w->mesh, fresh, w->norms, &count, e);
     if (rc == 0) {
+        int64_t busy_ns = w->env->monotonic_ns(w->env) - begun_ns - w->waited_ns;
+        uint64_t busy_us = busy_ns > 0 ? (uint64_t)busy_ns / 1000 : 0;
+        if (w->engine->computed_us != NULL) busy_us = w->engine->computed_us(w->engine->context);
+        tidemill_computed(w->t, work->step, busy_us);
         rc = tidemill_held(w->t, work->step, w->norms, count);
         return rc < 0 ? tm_error_nomem(e) : 0;
     }

@@ -29,6 +29,8 @@ struct tm_elastic_engine {
      * -TM_ELIMIT: the job itself is wrong, and fails; any other ends this worker. */
     int (*prepare)(void *context, const struct tidemill_work *work, struct tm_mesh *mesh, bool fresh,
                    struct tidemill_norm *norms, size_t *out_count, struct tm_error *e);
+    /* How long the step that was prepared last was computed, others not waited for; NULL: by the clock. */
+    uint64_t (*computed_us)(void *context);
     /* Applies what was prepared last; work->norm is the sum of squares over all layers. `out_loss`: of this step, NaN
      * where it is not known here. */
     int (*apply)(void *context, const struct tidemill_work *work, double *out_loss, struct tm_error *e);

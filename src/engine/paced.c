@@ -250,13 +250,22 @@ static int begin(struct tm_paced *paced, const struct tm_paced_place *place, boo
         return tm_error_set(e, TM_EINPUT, "%s: the step time of %u pipelines of %u stages is not known",
                             paced->job.model->name, place->pipelines, place->stages);
     int64_t now_ns = paced->env->monotonic_ns(paced->env);
-    double step_ns = step_s / paced->job.speed * 1e9;
+    uint32_t equal = (paced->job.micro_batches + place->pipelines - 1) / place->pipelines;
+    double share = place->last_micro_batch - place->first_micro_batch, fill = place->stages - 1;
+    double slowness = paced->job.slowness > 0 ? paced->job.slowness : 1;
+    double step_ns = step_s / paced->job.speed * 1e9 * slowness * (share + fill) / (equal + fill);
     int64_t due_ns = paced->begun_ns + (int64_t)paced->step_ns;
     int64_t earliest_ns = now_ns - (int64_t)(late_share * step_ns);
     paced->begun_ns = fresh ? now_ns : due_ns > earliest_ns ? due_ns : earliest_ns;
     paced->step_ns = step_ns;
     paced->place = *place;
     return 0;
+}
+
+uint64_t tm_paced__computed_us(const struct tm_paced *paced)
+{
+    double share = paced->place.last_micro_batch - paced->place.first_micro_batch, fill = paced->place.stages - 1;
+    return (uint64_t)(paced->step_ns * share / (share + fill) / 1000);
 }
 
 /* ---- a step ---- */

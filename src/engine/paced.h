@@ -1,11 +1,12 @@
 /* The paced engine: trains nothing, and takes the time and moves the bytes that training would take and move.
  *
  * A step of a layout takes the seconds that a profile or a prediction says (job.step_s), divided by `speed`: at 60 an
- * hour of training takes a minute. Within a step, stages wait for each other as in 1F1B: the first micro-batch goes
- * down the pipeline, the last comes back up, each stage waits its share on a timer; replicas of a stage then sum their
- * gradients in a ring. What one step is late (messages, votes), the next makes up for, up to a quarter of a step: the
- * profiled time counts from step to step. Activations, gradients and states are real bytes, `bytes_divisor` times
- * smaller than the model's. So layouts matter, and many workers fit on few cores.
+ * hour of training takes a minute. A worker with more micro-batches than an equal share takes longer in proportion, and
+ * one on a slower instance too (job.slowness). Within a step, stages wait for each other as in 1F1B: the first
+ * micro-batch goes down the pipeline, the last comes back up, each stage waits its share on a timer; replicas of a
+ * stage then sum their gradients in a ring. What one step is late (messages, votes), the next makes up for, up to a
+ * quarter of a step: the profiled time counts from step to step. Activations, gradients and states are real bytes,
+ * `bytes_divisor` times smaller than the model's. So layouts matter, and many workers fit on few cores.
  *
  * The state of a layer is a hash chain: step s of layer l mixes in what every micro-batch of s contributed, each once,
  * and the sum of squares over all layers. So the state at the end is a pure function of (job, layer, steps): it proves
@@ -24,6 +25,7 @@ struct tm_paced_job {
     const struct tm_model *model; /* borrowed */
     uint32_t micro_batches;       /* of a step */
     double speed;                 /* seconds of training per second of real time; > 0 */
+    double slowness;              /* of this instance: its micro-batches take so many times as long; 0: 1 */
     uint32_t bytes_divisor;       /* of sizes; > 0 */
     /* Seconds of training that a step takes in so many pipelines of so many stages; 0: cannot train so. */
     double (*step_s)(void *context, uint32_t pipelines, uint32_t stages);
@@ -65,6 +67,8 @@ void tm_paced__drop(struct tm_paced *paced, uint32_t layer);
  * one that was given up: time counts from now. */
 int tm_paced__prepare(struct tm_paced *paced, struct tm_mesh *mesh, const struct tm_paced_place *place, uint64_t step,
                       bool fresh, struct tm_paced_norm *out, struct tm_error *e);
+/* What the step that was prepared last would have taken this instance to compute, in real time. */
+uint64_t tm_paced__computed_us(const struct tm_paced *paced);
 /* Applies the reduced gradients to the layers of the place they were made for. */
 void tm_paced__apply(struct tm_paced *paced, uint64_t step, double norm);
 

@@ -77,6 +77,11 @@ static int prepare(void *context, const struct tidemill_work *work, struct tm_me
     return 0;
 }
 
+static uint64_t computed_us(void *context)
+{
+    return tm_paced__computed_us(((struct paced_worker *)context)->paced);
+}
+
 static int apply(void *context, const struct tidemill_work *work, double *out_loss, struct tm_error *e)
 {
     (void)e;
@@ -107,6 +112,7 @@ int tm_paced_worker(struct tm_env *env, const struct tidemill_options *library, 
                                        .take_layer = take_layer,
                                        .drop_layer = drop_layer,
                                        .prepare = prepare,
+                                       .computed_us = computed_us,
                                        .apply = apply,
                                        .gradient_bytes = gradient_bytes,
                                        .read_gradient = read_gradient,

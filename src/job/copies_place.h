@@ -1,5 +1,5 @@
 /* Where a job's copies are, as its state folder says it: copies/ is a folder of its own, a link to one that machines
- * share, or a file with "s3://BUCKET/PREFIX" in it. */
+ * share, or a file with "s3://BUCKET/PREFIX" (or az://) in it. */
 #ifndef TM_JOB_COPIES_PLACE_H
 #define TM_JOB_COPIES_PLACE_H
 

@@ -4,6 +4,7 @@
 #include "engine/paced_worker.h"
 #include "job/job_engine_internal.h"
 #include "job/job_layouts.h"
+#include "job/pool_speeds.h"
 #include "job/run_fingerprint.h"
 #include "run/state_folder.h"
 #include "store/copy_store.h"
@@ -109,9 +110,11 @@ static double step_s(void *context, uint32_t pipelines, uint32_t stages)
 static int train_paced(struct tm_env *env, const struct tm_job *job, const struct tm_run_work *work, struct pace *pace,
                        struct tm_arena *arena, struct tm_error *e)
 {
+    const char *pool = env->variable(env, "TIDEMILL_INSTANCE_POOL");
     struct tm_paced_job paced = {.model = &pace->model,
                                  .micro_batches = work->micro_batches,
                                  .speed = job->fleet.speed,
+                                 .slowness = 1 / tm_pool_speeds__of(&job->fleet, pool, arena),
                                  .bytes_divisor = TM_PACED_DIVISOR,
                                  .step_s = step_s,
                                  .context = pace};

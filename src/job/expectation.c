@@ -1,5 +1,6 @@
 #include "job/expectation.h"
 #include "job/job_pools.h"
+#include "job/pool_speeds.h"
 
 #include "base/alloc.h"
 #include "job/planned_fleet.h"
@@ -108,6 +109,7 @@ struct tm_sim_options tm_run__sim_options(const struct tm_run_settings *settings
 {
     const struct tm_job_fleet *fleet = &settings->job.fleet;
     bool trains = fleet->on_demand_trains != 0;
+    int each = (int)tm_job_fleet_workers_each(fleet); /* what is simulated are workers */
     double samples = (double)settings->job.steps * (double)work->batch;
     double alone_s = samples / fmax(1e-9, layouts->list[layouts->best[1]].samples_per_s);
     trace->end_ms += (int64_t)fmin(isfinite(alone_s) ? 4000 * alone_s : 0, EXTRA_H_MAX * 3600e3);
@@ -118,17 +120,17 @@ struct tm_sim_options tm_run__sim_options(const struct tm_run_settings *settings
         .horizon = HORIZON,
         .notice_s = tm_job_fleet_notice_s(fleet),
         .seed = (uint64_t)fleet->seed,
-        .spot_usd_h = (double)fleet->spot_usd_h_millionths / 1e6,
-        .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
-        .keeper_usd_h = fmax(0, (double)fleet->anchor_usd_h_millionths / 1e6),
+        .spot_usd_h = (double)fleet->spot_usd_h_millionths / 1e6 / each,
+        .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6 / each,
+        .keeper_usd_h = fmax(0, (double)fleet->anchor_usd_h_millionths / 1e6) / each,
         .samples_total = samples,
         .deadline_s = (double)settings->job.deadline_ms / 1000,
         .buys_nothing = tm_job_wants_spot(&settings->job),
         .budget_usd = (double)settings->job.budget_usd_millionths / 1e6,
-        .anchors = (int)(trains ? fleet->on_demand - tm_job_fleet_keepers(fleet) : fleet->on_demand),
+        .anchors = each * (int)(trains ? fleet->on_demand - tm_job_fleet_keepers(fleet) : fleet->on_demand),
         .anchors_train = trains,
         .workers_min = (int)fleet->workers_min,
-        .workers_max = (int)(fleet->limit - tm_job_fleet_keepers(fleet)),
+        .workers_max = each * (int)(fleet->limit - tm_job_fleet_keepers(fleet)),
         .live = true};
 }
 
@@ -148,8 +150,17 @@ static int expect_here(struct tm_env *env, const char *policy, bool limited, con
                        struct tm_run_expectation *out, struct tm_error *e)
 {
     struct tm_sim_job job = {&layouts->job.layouts, layouts->migrations, &layouts->job.cost, NULL};
-    struct tm_trace longer = plan->trace; /* borrows: after its end what there is stays */
+    int64_t each = tm_job_fleet_workers_each(&settings->job.fleet);
+    struct tm_trace workers;
     struct tm_judged judged;
+    tm_trace_init(&workers);
+    int rc = each > 1 ? tm_trace_copy(&plan->trace, &workers, e) : 0;
+    if (rc == 0 && each > 1) rc = tm_trace_multiply(&workers, each, e);
+    if (rc != 0) {
+        tm_trace_deinit(&workers);
+        return rc;
+    }
+    struct tm_trace longer = each > 1 ? workers : plan->trace; /* borrows: after its end what there is stays */
     struct tm_judge judge = {.env = env,
                              .job = &job,
                              .policy = tm_policy_find(policy),
@@ -159,11 +170,14 @@ static int expect_here(struct tm_env *env, const char *policy, bool limited, con
                              .runs = settings->step_core_s > 0 ? TM_JUDGE_RUNS : 1};
     judge.options = tm_run__sim_options(settings, &plan->work, &layouts->job.layouts, &longer);
     struct tm_draw_pool pools[TM_DRAW_POOLS_MAX];
-    struct tm_draw others = others_of(&settings->job.fleet, &plan->trace, pools);
-    if (plan->trace.instances_max > 0 && !settings->no_losses) judge.others = &others;
+    struct tm_draw others = others_of(&settings->job.fleet, each > 1 ? &workers : &plan->trace, pools);
+    /* instances that are drawn one by one do not take several workers with them */
+    bool drawn = each == 1 || !tm_job_fleet_is_drawn(&settings->job.fleet);
+    if (plan->trace.instances_max > 0 && !settings->no_losses && drawn) judge.others = &others;
     if (!limited) judge.options.budget_usd = 0;
-    int rc = tm_judge_job(&judge, &judged, e);
+    rc = tm_judge_job(&judge, &judged, e);
     if (rc == 0) take(policy, &judged, out);
+    tm_trace_deinit(&workers);
     return rc;
 }
 
@@ -321,6 +335,8 @@ static int plan_choices(struct tm_env *env, const char *dir, struct tm_run_setti
     out->pools->pools.move_usd = tm_job_pools__egress_usd(fleet, tm_run_work__state_bytes(&out->work));
     fleet->limit = out->pools->wanted;
     settings->cores = tm_provider_of(&settings->job)->emulates ? sysconf(_SC_NPROCESSORS_ONLN) : 0;
+    rc = tm_pool_speeds__settle(env, settings, out->pools, e);
+    if (rc != 0) return rc;
     return judge_choices(env, dir, settings, out, e);
 }
 

@@ -1,10 +1,12 @@
 #include "job/job_agent.h"
 
 #include "base/address.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "job/job_file.h"
 #include "job/join.h"
 #include "job/run_fingerprint.h"
+#include "job/stay.h"
 #include "run/protocol_times.h"
 #include "run/serve.h"
 #include "run/state_folder.h"
@@ -31,8 +33,9 @@ struct agent {
     bool chaos;        /* and some by its schedule */
     bool joined;       /* by a ticket: the state folder is of this machine alone */
     struct tm_joined join;
-    char worker_file[TM_STATE_PATH_MAX];
-    char output[TM_STATE_PATH_MAX];
+    uint32_t workers; /* of this instance */
+    struct tm_agent_worker each[TM_WORKERS_EACH_MAX];
+    char again[TM_TICKET_MAX]; /* by which it is to join once more */
 };
 
 static const char *state_path(struct agent *a, enum tm_state_file file)
@@ -94,6 +97,7 @@ static int from_state(struct agent *a, struct tm_error *e)
         if (a->r.notice == TM_AGENT_NOTICE_UNSAID) a->r.notice = TM_AGENT_NOTICE_LOCAL;
         a->restarts_all = tm_run_restarts_all(&settings);
         a->chaos = settings.chaos >= 0;
+        a->workers = (uint32_t)tm_job_fleet_workers_each(&settings.job.fleet);
         if (a->r.token_file == NULL || a->r.copies == NULL) rc = tm_error_nomem(e);
     }
     if (rc == 0 && tm_run_settings_tls(&settings) && a->r.tls == NULL) rc = certificate_path(a, e);
@@ -213,15 +217,17 @@ static int make_variables(struct agent *a, const char *fingerprint, const char *
     out[count++] = tm_arena_printf(arena, "TIDEMILL_COORDINATOR=%s", r->coordinator);
     out[count++] = tm_arena_printf(arena, "TIDEMILL_TOKEN_FILE=%s", r->token_file);
     out[count++] = tm_arena_printf(arena, "TIDEMILL_JOB=%" PRIu64, a->number);
-    out[count++] = tm_arena_printf(arena, "TIDEMILL_INSTANCE_ID=%" PRId64, r->instance);
     out[count++] = tm_arena_printf(arena, "TIDEMILL_HOST=%s", r->host);
     out[count++] = tm_arena_printf(arena, "TIDEMILL_COPIES=%s", r->copies != NULL ? r->copies : "");
     out[count++] = tm_arena_printf(arena, "TIDEMILL_TLS=%s", r->tls != NULL ? r->tls : "");
     out[count++] = tm_arena_printf(arena, "TIDEMILL_STATE=%s", r->state != NULL ? r->state : "");
     out[count++] = r->anchor ? "TIDEMILL_ANCHOR=1" : "TIDEMILL_ANCHOR=0";
     out[count++] = "PYTHONUNBUFFERED=1"; /* what a script prints is shown while it runs */
-    out[count++] = "LOCAL_RANK=0";       /* what torchrun's scripts look for; rank and world change with generations */
-    out[count++] = "LOCAL_WORLD_SIZE=1";
+    out[count++] = tm_arena_printf(arena, "TIDEMILL_INSTANCE=%" PRId64, r->instance);
+    /* what torchrun's scripts look for; rank and world change with generations */
+    out[count++] = tm_arena_printf(arena, "LOCAL_WORLD_SIZE=%u", a->workers);
+    out[count++] = tm_arena_printf(arena, "TIDEMILL_LOCAL_WORLD_SIZE=%u", a->workers); /* what frameworks do not hide */
+    out[count++] = tm_arena_printf(arena, "GROUP_RANK=%" PRId64, r->instance - 1);
     out[count++] = tm_arena_printf(arena, "TORCHELASTIC_RUN_ID=%016" PRIx64, a->number);
     if (r->word_count > 0 && fingerprint != NULL)
         out[count++] = tm_arena_printf(arena, "TIDEMILL_FINGERPRINT=%s", fingerprint);
@@ -231,16 +237,56 @@ static int make_variables(struct agent *a, const char *fingerprint, const char *
     return 0;
 }
 
+/* As the job says: its file, where there is no state folder that has said it. */
+static int count_workers(struct agent *a, struct tm_error *e)
+{
+    struct tm_run_settings settings;
+    int rc = 0;
+    tm_run_settings_init(&settings);
+    if (a->workers == 0 && a->r.job != NULL) rc = tm_job_file_load(a->env, a->r.job, &settings, e);
+    if (rc == 0 && a->workers == 0) a->workers = (uint32_t)tm_job_fleet_workers_each(&settings.job.fleet);
+    tm_run_settings_deinit(&settings);
+    return rc;
+}
+
+/* What differs between the workers of an instance. */
+static int describe_worker(struct agent *a, uint32_t local, struct tm_agent_worker *out, struct tm_error *e)
+{
+    const struct tm_job_agent *r = &a->r;
+    uint64_t number = tm_worker_of_instance((uint64_t)r->instance, local, a->workers);
+    const char **variables = tm_arena_alloc(a->arena, 4 * sizeof *variables);
+    if (variables == NULL) return tm_error_nomem(e);
+    variables[0] = tm_arena_printf(a->arena, "TIDEMILL_INSTANCE_ID=%" PRIu64, number); /* by which it joins */
+    variables[1] = tm_arena_printf(a->arena, "LOCAL_RANK=%u", local);
+    variables[2] = tm_arena_printf(a->arena, "TIDEMILL_LOCAL_RANK=%u", local);
+    variables[3] = NULL;
+    out->variables = variables;
+    bool good = variables[0] != NULL && variables[1] != NULL && variables[2] != NULL;
+    if (r->state != NULL) {
+        char path[TM_STATE_PATH_MAX];
+        tm_state_worker_path(r->state, number, path);
+        out->worker_file = tm_arena_strdup(a->arena, path);
+        tm_state_output_path(r->state, number, path);
+        out->output = tm_arena_strdup(a->arena, path);
+        good = good && out->worker_file != NULL && out->output != NULL;
+        if (good && !a->joined) out->output_name = out->output + strlen(r->state) + 1;
+    }
+    return good ? 0 : tm_error_nomem(e);
+}
+
 static void fill_service(struct agent *a, const struct tm_notice_options *notice, struct tm_agent_service *out)
 {
     const struct tm_job_agent *r = &a->r;
     *out = (struct tm_agent_service){.agent = {.job = a->number,
-                                               .id = (uint64_t)r->instance,
+                                               .id = tm_worker_of_instance((uint64_t)r->instance, 0, a->workers),
+                                               .instance = (uint64_t)r->instance,
                                                .token = a->token,
                                                .heartbeat_ms = TM_PROTOCOL_AGENT_HEARTBEAT_MS,
                                                .backoff_ms = TM_PROTOCOL_BACKOFF_MS,
                                                .restarts_max = TM_PROTOCOL_RESTARTS_MAX,
                                                .restart_window_ms = TM_PROTOCOL_RESTART_WINDOW_MS},
+                                     .workers = a->each,
+                                     .worker_count = a->workers,
                                      .coordinator = r->coordinator,
                                      .tls_folder = r->tls,
                                      .notice = r->notice == TM_AGENT_NOTICE_NONE ? NULL : notice,
@@ -254,12 +300,6 @@ static void fill_service(struct agent *a, const struct tm_notice_options *notice
         out->agent.backoff_ms = 1;
         out->agent.restarts_max = 1U << 30;
     }
-    if (r->state == NULL) return;
-    tm_state_worker_path(r->state, (uint64_t)r->instance, a->worker_file);
-    out->worker_file = a->worker_file;
-    tm_state_output_path(r->state, (uint64_t)r->instance, a->output);
-    out->output = a->output;
-    out->output_name = a->joined ? NULL : a->output + strlen(r->state) + 1;
 }
 
 /* What its worker would train: another job file, or another script, is refused before a worker is started. */
@@ -296,6 +336,20 @@ static int fill_notice(struct agent *a, struct tm_notice_options *out, struct tm
     return tm_error_set(e, TM_EUSAGE, "--notice local: TIDEMILL_METADATA does not give the local cloud's address");
 }
 
+static int stay_and_serve(struct agent *a, struct tm_agent_service *service, struct tm_error *e)
+{
+    struct tm_stay *stay = NULL;
+    int rc = 0;
+    if (a->joined && a->join.stays)
+        rc = tm_stay__begin(a->env, a->join.office, a->join.tls, a->join.instance, &stay, e);
+    if (rc != 0) return rc;
+    service->stays = stay != NULL ? tm_stay__goes_on : NULL;
+    service->context = stay;
+    rc = tm_agent_serve(a->env, service, e);
+    tm_stay__end(stay, tm_code_exit_status((enum tm_code) - rc), a->again);
+    return rc;
+}
+
 static int serve(struct agent *a, struct tm_error *e)
 {
     struct tm_notice_options notice;
@@ -304,6 +358,9 @@ static int serve(struct agent *a, struct tm_error *e)
     const char *variables[VARIABLES_MAX + 1];
     int rc = complete(a, e);
     if (rc == 0) rc = fill_notice(a, &notice, e);
+    if (rc == 0) rc = count_workers(a, e);
+    for (uint32_t i = 0; rc == 0 && i < a->workers; i++)
+        rc = describe_worker(a, i, &a->each[i], e);
     if (rc != 0) return rc;
     fill_service(a, &notice, &service);
     rc = tell_fingerprint(a, &service.agent, e);
@@ -312,7 +369,7 @@ static int serve(struct agent *a, struct tm_error *e)
     if (rc != 0) return rc;
     service.worker = words;
     service.variables = variables;
-    return tm_agent_serve(a->env, &service, e);
+    return stay_and_serve(a, &service, e);
 }
 
 int tm_job_agent_serve(struct tm_env *env, const struct tm_job_agent *request, struct tm_arena *arena,
@@ -321,5 +378,14 @@ int tm_job_agent_serve(struct tm_env *env, const struct tm_job_agent *request, s
     struct agent a = {.env = env, .arena = arena, .r = *request};
     int rc = serve(&a, e);
     if (a.joined) tm_join__remove(&a.join);
+    while (rc == 0 && a.again[0] != '\0' && *request->terminating == 0) {
+        char ticket[TM_TICKET_MAX];
+        memcpy(ticket, a.again, sizeof ticket);
+        tm_log(TM_LOG_WARN, "this machine was away for too long, and joins again");
+        a = (struct agent){.env = env, .arena = arena, .r = *request};
+        a.r.ticket = ticket;
+        rc = serve(&a, e);
+        if (a.joined) tm_join__remove(&a.join);
+    }
     return rc;
 }

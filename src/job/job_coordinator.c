@@ -1,9 +1,12 @@
 #include "job/job_coordinator.h"
 
 #include "job/copies_place.h"
+#include "job/job_engine.h"
 #include "job/job_pools.h"
+#include "job/provider.h"
 #include "job/run_fingerprint.h"
 #include "job/run_layouts.h"
+#include "layout/shares.h"
 #include "run/decide_policy.h"
 #include "run/protocol_times.h"
 #include "run/serve.h"
@@ -94,9 +97,15 @@ static void fill_service(struct tm_env *env, const struct tm_job_coordinator *jo
                         .steps = (uint64_t)settings->job.steps,
                         .micro_batches = work->micro_batches,
                         .copies = tm_run_restarts_all(settings) ? 0 : 1,
+                        .workers = (uint32_t)tm_job_fleet_workers_each(fleet),
                         .pools = tm_job_fleet_has_choices(fleet) ? (uint32_t)fleet->pools.count : 0,
-                        .remotes = fleet->on_demand_trains != 0 ? 0 : (uint32_t)fleet->on_demand,
+                        .remotes = fleet->on_demand_trains != 0
+                                       ? 0
+                                       : (uint32_t)(fleet->on_demand * tm_job_fleet_workers_each(fleet)),
+                        .speeds_alike = of_run && tm_provider_of(&settings->job)->emulates &&
+                                        !tm_job_engine_of(&settings->job)->paced,
                         .copies_to_files = true,
+                        .log_steps = settings->job.log.count > 0,
                         .failures_max = (uint32_t)settings->job.max_failures,
                         .resume = true,
                         .retry = job->by_hand || env->variable(env, "TIDEMILL_RUN_RETRY") != NULL,
@@ -114,6 +123,10 @@ static void fill_service(struct tm_env *env, const struct tm_job_coordinator *jo
         .hook = job->hook,
         .bound = job->bound,
         .context = job->context};
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count && i < TM_RUN_POOLS_MAX; i++)
+        if (pools[i].throughput > 0) out->coordinator.pool_slowness[i] = tm_slowness(1 / pools[i].throughput);
     fill_times(&out->coordinator);
 }
 
@@ -127,7 +140,10 @@ static void tell_job(struct tm_env *env, const struct tm_run_settings *settings,
                                .tokens_per_step = (uint64_t)(work->batch * work->sample_tokens),
                                .layers = work->layers,
                                .micro_batches = work->micro_batches,
-                               .speed = settings->job.fleet.speed};
+                               .workers = (uint32_t)tm_job_fleet_workers_each(&settings->job.fleet),
+                               .speed = settings->job.fleet.speed,
+                               .deadline_s = (double)settings->job.deadline_ms / 1000,
+                               .budget_usd = (double)settings->job.budget_usd_millionths / 1e6};
     (void)snprintf(out->name, sizeof out->name, "%s", settings->job.name);
     if (command != NULL && strlen(command) < sizeof out->command)
         (void)snprintf(out->command, sizeof out->command, "%s", command);
@@ -159,6 +175,7 @@ static int make_decider(const struct tm_run_settings *settings, const struct tm_
                                   .steps_unknown = layouts->speed_unknown,
                                   .speed = fleet->speed,
                                   .interval_s = INTERVAL_S,
+                                  .workers = (int)tm_job_fleet_workers_each(fleet),
                                   .workers_min = (int)fleet->workers_min,
                                   .workers_max = (int)(trains ? fleet->limit : fleet->limit - fleet->on_demand),
                                   .anchors = (int)fleet->on_demand,
@@ -167,6 +184,7 @@ static int make_decider(const struct tm_run_settings *settings, const struct tm_
                                                     ? 0 /* nothing can be done about it */
                                                     : (double)settings->job.deadline_ms / 1000 / fleet->speed,
                                   .budget_usd = (double)settings->job.budget_usd_millionths / 1e6,
+                                  .deadline_moot = tm_job_wants_spot(&settings->job),
                                   .samples_per_step = (double)work->batch,
                                   .copy_every_ms = settings->copy_every_ms, /* 0: the policy says when */
                                   .copy_every_alone_ms = settings->copy_every_ms};

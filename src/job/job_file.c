@@ -1,6 +1,7 @@
 #include "job/job_file.h"
 
 #include "job/pool_lives.h"
+#include "job/provider.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -18,6 +19,7 @@ int tm_job_file_load(struct tm_env *env, const char *path, struct tm_run_setting
     char *slash = strrchr(folder, '/');
     slash[slash == folder] = '\0';
     job->folder = tm_arena_strdup(&job->arena, folder); /* its other processes start elsewhere */
+    if (tm_provider_of(job)->by_resources) settings->by_resources = true;
     return job->folder == NULL ? tm_error_nomem(e) : tm_run_settings_settle(settings, e);
 }
 

@@ -55,7 +55,7 @@ struct tm_job_speed_request tm_job_speed__of_job(struct tm_env *env, const struc
                                          .micro_batch = job->micro_batch,
                                          .precise = precision >= 0,
                                          .precision = precision,
-                                         .instances_max = (int)job->fleet.limit,
+                                         .instances_max = (int)tm_job_fleet_workers_max(&job->fleet),
                                          .source = tm_knowledge__of_job(env, job, arena)};
 }
 

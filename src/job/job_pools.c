@@ -120,7 +120,7 @@ static int add_pool(struct tm_env *env, const struct tm_job *job, size_t number,
                              .price_usd_h = usd_h,
                              .start_s = (double)start_ms_of(fleet, pool) / 1000,
                              .notice_s = (double)(pool->notice_ms >= 0 ? pool->notice_ms : fleet->notice_ms) / 1000,
-                             .speed = 1};
+                             .speed = pool->throughput > 0 ? pool->throughput : 1};
     if (out->list[number].name == NULL) return tm_error_nomem(e);
     if (spot && out->list[number].from_ms >= trace->end_ms)
         return tm_error_set(e, TM_EINPUT, "%s: fleet.pools[%zu].from: its trace ends at %.2f h; begin before",
@@ -130,7 +130,7 @@ static int add_pool(struct tm_env *env, const struct tm_job *job, size_t number,
 
 /* ---- all of them ---- */
 
-/* Workers that train together are of one type and, unless the job says otherwise, in one region. */
+/* Workers that train together are, unless the job says otherwise, of one type and in one region. */
 static void make_groups(const struct tm_job_fleet *fleet, int groups[TM_POOLS_MAX])
 {
     size_t count = 0;
@@ -141,7 +141,7 @@ static void make_groups(const struct tm_job_fleet *fleet, int groups[TM_POOLS_MA
         for (size_t k = 0; k < i && groups[i] < 0; k++) {
             bool near = fleet->across_regions ||
                         (same(pools[i].cloud, pools[k].cloud) && same(pools[i].region, pools[k].region));
-            if (near && same(pools[i].instance, pools[k].instance)) groups[i] = groups[k];
+            if (near && (fleet->across_types || same(pools[i].instance, pools[k].instance))) groups[i] = groups[k];
         }
         if (groups[i] < 0) groups[i] = made++;
     }
@@ -164,7 +164,7 @@ void tm_job_pools__rule(const struct tm_job_fleet *fleet, double state_bytes, do
         out->pools[i] = (struct tm_rule_pool){.market = (enum tm_pool_market)pools[i].market,
                                               .group = groups[i],
                                               .start_s = (double)start_ms_of(fleet, &pools[i]) / 1000 + join_s,
-                                              .speed = 1};
+                                              .speed = pools[i].throughput > 0 ? pools[i].throughput : 1};
 }
 
 void tm_job_pools__describe(const struct tm_job_pools *pools, const struct tm_job_fleet *fleet, int number,

@@ -1,5 +1,7 @@
 #include "job/job_simulation.h"
 
+#include "job/pool_speeds.h"
+
 #include "base/alloc.h"
 #include "base/content.h"
 #include "base/paths.h"
@@ -86,16 +88,19 @@ static int put_on_demand(struct tm_job_simulation *simulation, struct tm_error *
 }
 
 /* The whole job, as far as its trace goes and, after that, on what there is then. */
-static void set_options(struct tm_job_simulation *simulation)
+static int set_options(struct tm_job_simulation *simulation, struct tm_error *e)
 {
     const struct tm_run_settings *settings = &simulation->settings;
     const struct tm_job_fleet *fleet = &settings->job.fleet;
+    int rc = tm_trace_multiply(&simulation->plan.trace, tm_job_fleet_workers_each(fleet), e);
+    if (rc != 0) return rc;
     simulation->options =
         tm_run__sim_options(settings, &simulation->plan.work, simulation->layouts, &simulation->plan.trace);
     if (simulation->drawn_on_demand) simulation->options.anchors = 0;
-    if (fleet->pools.count == 0) return; /* as the judge of planned fleets has them */
+    if (fleet->pools.count == 0) return 0; /* as the judge of planned fleets has them */
     if (fleet->on_demand_trains == 0) simulation->options.anchors = 0;
     simulation->options.beside_usd_h = (double)tm_job_fleet_keepers(fleet) * simulation->options.keeper_usd_h;
+    return 0;
 }
 
 /* The layouts that the verdict was made with. */
@@ -123,74 +128,11 @@ static int make_layouts(struct tm_env *env, const char *dir, struct tm_job_simul
 
 /* ---- pools that are choices ---- */
 
-/* The settings with one pool alone, of so many instances of a type: what layouts are made from. */
-static struct tm_run_settings one_pool(const struct tm_run_settings *settings, const char *type, int count,
-                                       struct tm_job_pool *pool)
-{
-    struct tm_run_settings one = *settings; /* borrows */
-    size_t pool_count = 0;
-    const struct tm_job_pool *pools = tm_job_fleet_pools(&settings->job.fleet, &pool_count);
-    for (size_t i = 0; i < pool_count; i++)
-        if (strcasecmp(pools[i].instance, type) == 0) *pool = pools[i];
-    pool->market = TM_POOL_SPOT;
-    pool->count = pool->limit = count;
-    if (pool->usd_h_millionths < 0) pool->usd_h_millionths = 0; /* nobody asks what it costs */
-    pool->trace = NULL;
-    one.job.fleet.pools = (struct tm_maps){pool, 1};
-    one.job.fleet.limit = count;
-    return one;
-}
-
-/* Samples per second of so many instances of a type; 0: it cannot train the model. */
-static int predict_type(struct tm_env *env, const struct tm_run_settings *settings, const char *type, int count,
-                        double *out, struct tm_error *e)
-{
-    struct tm_job_pool pool = {0};
-    struct tm_run_settings one = one_pool(settings, type, count, &pool);
-    struct tm_fleet_layouts layouts;
-    bool known = false;
-    struct tm_planned_fleet *planned = tm_calloc(1, sizeof *planned);
-    if (planned == NULL) return tm_error_nomem(e);
-    *out = 0;
-    int rc = tm_planned_fleet__init(env, &one, planned, &known, e);
-    if (rc == 0 && known) {
-        rc = tm_fleet_layouts_init(&planned->judge, &planned->request, &planned->fleet, &layouts, e);
-        if (rc == 0) {
-            *out = layouts.layouts.list[layouts.layouts.best[count]].samples_per_s;
-            tm_fleet_layouts_deinit(&layouts);
-        }
-        if (rc == -(int)TM_ENONE) rc = 0;
-    }
-    tm_planned_fleet__deinit(planned);
-    tm_free(planned);
-    return rc;
-}
-
-/* Types beside the first: as fast as predicted, over what the first is. */
-static int find_speeds(struct tm_env *env, struct tm_job_simulation *simulation, struct tm_error *e)
-{
-    struct tm_job_pools *pools = simulation->pools;
-    const struct tm_layouts *layouts = simulation->layouts;
-    int count = layouts->instances_max;
-    double first = layouts->list[layouts->best[count]].samples_per_s;
-    for (int i = 0; i < pools->pools.count; i++) {
-        int like = 0;
-        while (strcasecmp(pools->types[like], pools->types[i]) != 0)
-            like++;
-        double speed = like < i ? pools->list[like].speed * first : first;
-        bool another = like == i && strcasecmp(pools->types[i], simulation->settings.job.fleet.instance) != 0;
-        int rc = another ? predict_type(env, &simulation->settings, pools->types[i], count, &speed, e) : 0;
-        if (rc != 0) return rc;
-        pools->list[i].speed = first > 0 ? speed / first : 1;
-    }
-    return 0;
-}
-
 static int make_planned(struct tm_env *env, struct tm_job_simulation *simulation, bool *out_known, struct tm_error *e)
 {
     struct tm_job_pool pool = {0};
-    struct tm_run_settings one =
-        one_pool(&simulation->settings, simulation->settings.job.fleet.instance, simulation->pools->wanted, &pool);
+    struct tm_run_settings one = tm_pool_speeds__alone(&simulation->settings, simulation->settings.job.fleet.instance,
+                                                       simulation->pools->wanted, &pool);
     struct tm_planned_fleet *planned = simulation->planned = tm_calloc(1, sizeof *planned);
     if (planned == NULL) return tm_error_nomem(e);
     int rc = tm_planned_fleet__init(env, &one, planned, out_known, e);
@@ -202,7 +144,9 @@ static int make_planned(struct tm_env *env, struct tm_job_simulation *simulation
     simulation->options.samples_total = planned->request.job.samples;
     double bytes = tm_model_totals(&planned->model).params * 4 * (1 + planned->model.optimizer_states);
     simulation->pools->pools.move_usd = tm_job_pools__egress_usd(&simulation->settings.job.fleet, bytes);
-    return find_speeds(env, simulation, e);
+    int count = simulation->layouts->instances_max;
+    double first = simulation->layouts->list[simulation->layouts->best[count]].samples_per_s;
+    return tm_pool_speeds__find(env, &simulation->settings, count, first, simulation->pools, e);
 }
 
 static int make_here(struct tm_env *env, const char *dir, struct tm_arena *arena, struct tm_job_simulation *simulation,
@@ -261,8 +205,7 @@ int tm_job_simulation_make(struct tm_env *env, struct tm_arena *arena, struct tm
     if (rc == 0) rc = put_on_demand(simulation, e);
     if (rc != 0) return rc;
     simulation->trace = settings->job.fleet.trace[0] != '\0' ? settings->job.fleet.trace : "drawn";
-    set_options(simulation);
-    return 0;
+    return set_options(simulation, e);
 }
 
 int tm_job_simulation_believe(struct tm_env *env, const char *costs, struct tm_job_simulation *simulation,

@@ -77,7 +77,18 @@ struct join {
     struct tm_text private_key;
     struct tm_text public_key;
     struct tm_joined made;
+    char name[64]; /* of this machine */
 };
+
+static void find_name(struct join *j)
+{
+    struct tm_text text;
+    tm_text_init(&text, 1 << 12);
+    if (j->env->file_read(j->env, "/proc/sys/kernel/hostname", &text, NULL) == 0)
+        (void)snprintf(j->name, sizeof j->name, "%.*s", (int)strcspn(tm_text_string(&text), "\n"),
+                       tm_text_string(&text));
+    tm_text_deinit(&text);
+}
 
 static int ask(struct join *j, struct tm_arena *arena, Tmw__OfficeMessage **out, struct tm_error *e)
 {
@@ -91,6 +102,7 @@ static int ask(struct join *j, struct tm_arena *arena, Tmw__OfficeMessage **out,
         return tm_error_nomem(e);
     message.body_case = TMW__OFFICE_MESSAGE__BODY_ENROL;
     message.enrol = &body;
+    body.name = j->name;
     body.ticket = j->ticket.number;
     body.proof = (ProtobufCBinaryData){sizeof proof, proof};
     body.public_key = (ProtobufCBinaryData){j->public_key.length, (uint8_t *)j->public_key.data};
@@ -135,7 +147,9 @@ static int lay_down(struct join *j, const Tmw__Enrolled *got, struct tm_error *e
     j->made.host = tm_arena_strdup(j->arena, tm_office_link_own_host(j->link));
     j->made.instance = got->instance;
     j->made.anchor = got->anchor;
-    if (j->made.tls == NULL || j->made.host == NULL) return tm_error_nomem(e);
+    j->made.stays = got->stays;
+    j->made.office = tm_arena_strdup(j->arena, j->ticket.address);
+    if (j->made.tls == NULL || j->made.host == NULL || j->made.office == NULL) return tm_error_nomem(e);
     tm_text_init(&copies, TM_STATE_PATH_MAX);
     tm_copy_store_office_place(j->ticket.address, path, &copies);
     int rc = tm_text_status(&copies, e);
@@ -247,14 +261,19 @@ static int fetch_job(struct join *j, struct tm_error *e)
 
 static int try_all(struct join *j, const volatile int *terminating, struct tm_error *e)
 {
-    int rc = -1;
-    for (int i = 0; rc != 0 && i < TRIES; i++) {
-        if (i > 0) j->env->sleep_ms(j->env, BETWEEN_MS);
+    struct tm_error own = {.text = ""};
+    bool told = false;
+    int rc = -(int)TM_EIO;
+    for (int unheard = 0; unheard < TRIES;) {
         if (*terminating != 0) return tm_error_set(e, TM_ECANCELED, "this machine goes before it could join");
-        rc = enrol(j, e);
-        bool later = rc == -(int)TM_EBUSY || rc == -(int)TM_EIO;
-        if (!later) break;
+        rc = enrol(j, &own);
+        if (rc != -(int)TM_EBUSY && rc != -(int)TM_EIO) break;
+        unheard = rc == -(int)TM_EIO ? unheard + 1 : 0;
+        if (!told) tm_log(TM_LOG_WARN, "waiting to join: %s", own.text);
+        told = true;
+        j->env->sleep_ms(j->env, BETWEEN_MS);
     }
+    if (rc != 0 && e != NULL) *e = own;
     return rc == 0 ? fetch_job(j, e) : rc;
 }
 
@@ -262,6 +281,7 @@ int tm_join__run(struct tm_env *env, const char *ticket, const volatile int *ter
                  struct tm_joined *out, struct tm_error *e)
 {
     struct join j = {.env = env, .arena = arena};
+    find_name(&j);
     tm_text_init(&j.private_key, KEY_MAX);
     tm_text_init(&j.public_key, KEY_MAX);
     int rc = tm_ticket_parse(ticket, strlen(ticket), &j.ticket, e);

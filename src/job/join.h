@@ -19,13 +19,16 @@ struct tm_joined {
     const char *host;   /* this machine, as the office's network reaches it */
     uint64_t instance;
     bool anchor;
+    bool stays;         /* it came by itself, and says that it is there (stay.h) */
+    const char *office; /* HOST:PORT */
 };
 
 /* A ticket that is given: the word itself, "@FILE", or NULL: the variable TIDEMILL_TICKET. In the arena; NULL in `out`:
  * there is none. */
 int tm_join__find_ticket(struct tm_env *env, const char *given, struct tm_arena *arena, const char **out,
                          struct tm_error *e);
-/* Waits for the office and the coordinator for a while, until *terminating is not 0. On failure nothing is left. */
+/* Waits for the office and the coordinator for a while, and for its turn as long as the ticket is good, until
+ * *terminating is not 0. On failure nothing is left. */
 int tm_join__run(struct tm_env *env, const char *ticket, const volatile int *terminating, struct tm_arena *arena,
                  struct tm_joined *out, struct tm_error *e);
 /* Removes the folder. */

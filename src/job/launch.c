@@ -118,6 +118,7 @@ static int start(struct tm_launch *launch, struct tm_error *e)
                                                         .mean_ms = settings->chaos_mean_ms,
                                                         .begin_ms = CHAOS_BEGIN_MS,
                                                         .lasting_ms = CHAOS_LASTING_MS},
+                                              .workers = (uint32_t)tm_job_fleet_workers_each(&settings->job.fleet),
                                               .netns = settings->netns};
     for (int kind = 0; kind < TM_FAULT_KINDS; kind++)
         launch->chaos.chaos.weights[kind] = (uint32_t)(settings->chaos_kinds >> kind & 1);
@@ -136,7 +137,8 @@ static int start(struct tm_launch *launch, struct tm_error *e)
         .advertise = launch->advertise[0] != '\0' ? launch->advertise : NULL,
         .chaos = settings->chaos >= 0 ? &launch->chaos : NULL,
         .resumed = launch->request.resumed,
-        .restart_all = tm_run_restarts_all(settings)};
+        .restart_all = tm_run_restarts_all(settings),
+        .workers = (uint32_t)tm_job_fleet_workers_each(&settings->job.fleet)};
     return tm_supervisor_create(launch->env, &options, &launch->supervisor, e);
 }
 

@@ -55,13 +55,15 @@ static void find_host(struct tm_launch *launch)
 int tm_launch__open_office(struct tm_launch *launch, struct tm_error *e)
 {
     const struct tm_run_settings *settings = launch->request.settings;
+    const struct tm_provider *provider = tm_provider_of(&settings->job);
     struct tm_office_options options = {.listen = launch->office_listen,
                                         .dir = launch->request.dir,
                                         .tls_folder = launch->office_tls_dir,
                                         .token = launch->token,
                                         .job = settings->number,
-                                        .authority = launch->tls.authority};
-    if (!tm_provider_of(&settings->job)->joins) return 0;
+                                        .authority = launch->tls.authority,
+                                        .guests = provider->guests};
+    if (!provider->joins) return 0;
     tm_state_tls_path(launch->request.dir, TM_STATE_TLS_OFFICE, launch->office_tls_dir);
     find_listen(launch);
     find_host(launch);

@@ -44,7 +44,9 @@ struct tm_provider {
     int instances_max; /* at a time */
     bool emulates;     /* instances follow a trace, at a replay speed, with faults and links as one likes; else time is
                         * real, and what happens, happens */
+    bool by_resources; /* it chooses instance types by the job's resources: they need not name one */
     bool joins;        /* instances are other machines: their agents join by tickets, over TLS, and share no folder */
+    bool guests;       /* they come by themselves, with tickets that people ask for (tickets.h) */
     /* Fills in what follows from being on it, once job file and options are read; -TM_EINPUT and -TM_EUSAGE say what is
      * missing. `place` is where the job stands, for messages. NULL: nothing. */
     int (*settle)(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e);
@@ -71,8 +73,12 @@ int tm_provider_check(const struct tm_run_settings *settings, const char *place,
 /* A file with a list of hosts (cloud/host_list.h), as fleet.hosts of the job. */
 int tm_provider_read_hosts(struct tm_env *env, const char *path, struct tm_job *job, struct tm_error *e);
 
-extern const struct tm_provider tm_provider__local; /* provider_local.c */
-extern const struct tm_provider tm_provider__hosts; /* provider_hosts.c */
-extern const struct tm_provider tm_provider__slurm; /* provider_slurm.c */
+extern const struct tm_provider tm_provider__local;      /* provider_local.c */
+extern const struct tm_provider tm_provider__hosts;      /* provider_hosts.c */
+extern const struct tm_provider tm_provider__slurm;      /* provider_slurm.c */
+extern const struct tm_provider tm_provider__kubernetes; /* provider_kubernetes.c */
+extern const struct tm_provider tm_provider__aws;        /* provider_aws.c */
+extern const struct tm_provider tm_provider__skypilot;   /* provider_skypilot.c */
+extern const struct tm_provider tm_provider__join;       /* provider_join.c */
 
 #endif

@@ -89,9 +89,9 @@ int tm_run_layouts__here(struct tm_env *env, const char *dir, const struct tm_ru
     struct tm_job_layouts *job = &out->job;
     struct pace pace = {.work = work,
                         .core_s = settings->step_core_s > 0 ? settings->step_core_s : 1,
-                        .cores = settings->cores > 0 ? (int)settings->cores : (int)fleet->limit,
+                        .cores = settings->cores > 0 ? (int)settings->cores : (int)tm_job_fleet_workers_max(fleet),
                         .speed = fleet->speed,
-                        .memory = (double)fleet->memory};
+                        .memory = (double)fleet->memory / (double)tm_job_fleet_workers_each(fleet)};
     for (uint32_t l = 0; l < work->layers; l++)
         pace.params += work->layer_params[l];
     tm_model_init(&job->model);
@@ -100,7 +100,8 @@ int tm_run_layouts__here(struct tm_env *env, const char *dir, const struct tm_ru
     if (rc != 0) return rc;
     out->speed_unknown = !(settings->step_core_s > 0);
     set_rules(settings, &job->cost.rules);
-    return tm_job_layouts__make(&job->model, &job->cost, (int)fleet->limit, speed_here, &pace, &job->layouts, e);
+    return tm_job_layouts__make(&job->model, &job->cost, (int)tm_job_fleet_workers_max(fleet), speed_here, &pace,
+                                &job->layouts, e);
 }
 
 /* Layouts of the paced engine: as fast as profiled or predicted, whatever this machine is. */
@@ -123,8 +124,8 @@ int tm_run_layouts__predicted(struct tm_env *env, const char *dir, const struct 
             tm_job_speed__of_job(env, &settings->job, &catalog, &job->model, work->batch, &job->model.arena);
         rc = tm_job_speed__init(env, &request, &speed, e);
         if (rc == 0)
-            rc = tm_job_layouts__make(&job->model, &job->cost, (int)fleet->limit, speed.speed, speed.context,
-                                      &job->layouts, e);
+            rc = tm_job_layouts__make(&job->model, &job->cost, (int)tm_job_fleet_workers_max(fleet), speed.speed,
+                                      speed.context, &job->layouts, e);
         tm_job_speed__deinit(&speed);
     }
     tm_catalog_deinit(&catalog);
@@ -135,12 +136,12 @@ int tm_run_layouts__init(struct tm_env *env, const char *dir, const struct tm_ru
                          const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e)
 {
     const struct tm_layouts *layouts = &out->job.layouts;
-    int64_t limit = settings->job.fleet.limit;
+    int64_t limit = tm_job_fleet_workers_max(&settings->job.fleet);
     memset(out, 0, sizeof *out);
     int rc = tm_job_engine_of(&settings->job)->layouts(env, dir, settings, work, out, e);
     if (rc == 0 && layouts->list[layouts->best[limit]].samples_per_s <= 0)
         rc = tm_error_set(e, TM_ENONE,
-                          "no layout on up to %lld instances can train it: raise fleet.limit or fleet.memory, or lower "
+                          "no layout on up to %lld workers can train it: raise fleet.limit or fleet.memory, or lower "
                           "fleet.stages_min",
                           (long long)limit);
     if (rc == 0) rc = tm_migrations_create(layouts, &out->job.cost, &out->migrations, e);

@@ -234,6 +234,20 @@ int tm_trace_scale(const struct tm_trace *trace, int64_t instances_max, struct t
     return 0;
 }
 
+int tm_trace_multiply(struct tm_trace *trace, int64_t by, struct tm_error *e)
+{
+    if (by < 1 || trace->instances_max > TM_TRACE_INSTANCES_MAX / by)
+        return tm_error_set(e, TM_ELIMIT, "%lld times %lld instances: a trace has at most %d", (long long)by,
+                            (long long)trace->instances_max, TM_TRACE_INSTANCES_MAX);
+    for (size_t i = 0; i < trace->event_count; i++) {
+        trace->events[i].in *= (int32_t)by;
+        trace->events[i].out *= (int32_t)by;
+        trace->events[i].price_usd_h /= (double)by;
+    }
+    trace->instances_max *= by;
+    return 0;
+}
+
 static bool same_price(double a, double b)
 {
     return a == b || (isnan(a) && isnan(b));

@@ -90,6 +90,10 @@ int tm_trace_cut(const struct tm_trace *trace, int64_t from_ms, int64_t to_ms, s
  * rounded; never more than there were. `out` must be initialised. */
 int tm_trace_scale(const struct tm_trace *trace, int64_t instances_max, struct tm_trace *out, struct tm_error *e);
 
+/* As many times as many instances, each at that part of the price: what is made of instances with several workers, seen
+ * as their workers. In place; -TM_ELIMIT leaves it as it was. */
+int tm_trace_multiply(struct tm_trace *trace, int64_t by, struct tm_error *e);
+
 /* Adds an event behind the others; one at the same time is merged. Fails on going back, on counts below 0, on
  * prices that are negative or not numbers, on limits. */
 int tm_trace_add(struct tm_trace *trace, int64_t time_ms, int64_t in, int64_t out, double price_usd_h,

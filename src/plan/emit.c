@@ -233,7 +233,8 @@ void tm_emit_skypilot(const struct tm_emit *emit, struct tm_text *out)
     int first_number = 1;
     tm_emit__heading(emit, out);
     tm_text_puts(
-        out, "# Its first node coordinates, and every node trains. Before the first launch, in the folder of the job "
+        out, "# `tidemill run` with --cloud skypilot rents, replaces and takes down clusters itself. By hand:\n"
+             "# Its first node coordinates, and every node trains. Before the first launch, in the folder of the job "
              "file, which goes along:\n"
              "#   cp \"$(command -v tidemill)\" .\n"
              "#   tidemill coordinator ");

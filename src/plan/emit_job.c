@@ -144,6 +144,7 @@ struct pool {
     enum tm_pool_role role;
     int count;
     int64_t mean_life_ms; /* 0: not said */
+    bool choice;          /* so many at most: the policy rents what it wants of them */
 };
 
 static int put_pool(struct document *d, struct tm_node *list, const struct pool *pool, struct tm_error *e)
@@ -156,29 +157,49 @@ static int put_pool(struct document *d, struct tm_node *list, const struct pool 
     if (rc == 0) rc = put(d, map, "region", pool->offer->region, e);
     if (rc == 0 && pool->offer->zone[0] != '\0') rc = put(d, map, "zone", pool->offer->zone, e);
     if (rc == 0) rc = put(d, map, "market", tm_pool_market_names[pool->market], e);
-    if (rc == 0) rc = put_integer(d, map, "count", pool->count, e);
+    if (rc == 0) rc = put_integer(d, map, pool->choice ? "limit" : "count", pool->count, e);
     if (rc == 0) rc = put(d, map, "role", tm_pool_role_names[pool->role], e);
     if (rc == 0) rc = put_number(d, map, "price", (double)llround(usd_h * 1e6) / 1e6, e);
     if (rc == 0 && pool->mean_life_ms > 0) rc = put_ms(d, map, "mean_life", pool->mean_life_ms, e);
     return rc;
 }
 
+/* Several types that train, all spot: they train together, each with its share. A run takes them as choices. */
+static bool trains_mixed(const struct tm_emit *emit)
+{
+    const struct tm_plan_fleet *chosen = &emit->answer->fleet;
+    bool mixed = false;
+    for (size_t i = 0; i < chosen->part_count; i++) {
+        if (chosen->parts[i].on_demand > 0) return false;
+        mixed = mixed || chosen->parts[i].instance != chosen->parts[0].instance;
+    }
+    return mixed && chosen->anchor_instances == 0 && emit->trace == NULL;
+}
+
 static int put_pools(struct document *d, const struct tm_emit *emit, struct tm_node *fleet, struct tm_error *e)
 {
     const struct tm_plan_fleet *chosen = &emit->answer->fleet;
     struct tm_node *list = tm_node_make(&d->arena, TM_NODE_LIST);
-    int rc = tm_node_put(&d->arena, fleet, "pools", list, e);
+    bool mixed = trains_mixed(emit);
+    (void)tm_node_take(fleet, "across_types");
+    int rc = mixed ? put(d, fleet, "across_types", "true", e) : 0;
+    if (rc == 0) rc = tm_node_put(&d->arena, fleet, "pools", list, e);
     for (size_t i = 0; rc == 0 && i < chosen->part_count; i++) {
         const struct tm_plan_part *part = &chosen->parts[i];
-        struct pool pool = {part->instance, part->offer, TM_POOL_SPOT, TM_POOL_TRAINS, part->spot, 0};
+        struct pool pool = {part->instance, part->offer, TM_POOL_SPOT, TM_POOL_TRAINS, part->spot, 0, mixed};
         if (emit->trace == NULL)
             pool.mean_life_ms = llround(1000 / tm_supply__loss_rate(&emit->request->supply, part->offer));
         if (part->spot > 0) rc = put_pool(d, list, &pool, e);
-        pool = (struct pool){part->instance, part->offer, TM_POOL_ON_DEMAND, TM_POOL_TRAINS, part->on_demand, 0};
+        pool = (struct pool){part->instance, part->offer, TM_POOL_ON_DEMAND, TM_POOL_TRAINS, part->on_demand, 0, false};
         if (rc == 0 && part->on_demand > 0) rc = put_pool(d, list, &pool, e);
     }
-    struct pool anchors = {chosen->anchor.instance, chosen->anchor.offer,     TM_POOL_ON_DEMAND,
-                           TM_POOL_KEEPS_COPIES,    chosen->anchor_instances, 0};
+    struct pool anchors = {chosen->anchor.instance,
+                           chosen->anchor.offer,
+                           TM_POOL_ON_DEMAND,
+                           TM_POOL_KEEPS_COPIES,
+                           chosen->anchor_instances,
+                           0,
+                           false};
     if (rc == 0 && chosen->anchor_instances > 0) rc = put_pool(d, list, &anchors, e);
     return rc;
 }

@@ -186,7 +186,7 @@ static int through_spell(struct search *search, size_t first, const struct stage
             }
         }
     }
-    search->count = end + prune(search->terms, search->pairs + end, search->count - end);
+    if (search->count > end) search->count = end + prune(search->terms, search->pairs + end, search->count - end);
     return 0;
 }
 

@@ -61,6 +61,8 @@ const char *tm_why_words(enum tm_why why)
         return "its budget is used up";
     case TM_WHY_MOVES:
         return "other pools are expected to yield more";
+    case TM_WHY_SHARES:
+        return "slower instances get fewer micro-batches";
     }
     return "";
 }

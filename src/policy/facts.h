@@ -34,6 +34,7 @@ struct tm_facts_progress {
     double samples_per_step;
     double efficiency; /* samples so far over what the fastest layouts would have made; NaN: none so far */
     double step_s;     /* measured, of the standing layout; 0: not known */
+    double uneven;     /* step time over that if micro-batches were shared out anew; 0: the same, or not known */
 };
 
 struct tm_facts_copies {
@@ -118,6 +119,7 @@ enum tm_why {
     TM_WHY_WAITS,    /* there is time to wait for spot */
     TM_WHY_BUDGET,   /* the budget is used up */
     TM_WHY_MOVES,    /* another group of pools is expected to yield more */
+    TM_WHY_SHARES,   /* some instances are slower than others, and get fewer micro-batches */
 };
 const char *tm_why_words(enum tm_why why);
 
@@ -129,6 +131,7 @@ struct tm_decision {
     bool rents;      /* the next two count; else what there is is kept */
     int want_spot;   /* instances to have in all, of each market */
     int want_on_demand;
+    bool share;          /* share micro-batches out anew, by measured speeds: a change without a move of layers */
     bool copy;           /* make a copy set now */
     double copy_every_s; /* from one set to the next, as things stand */
     bool stop;           /* in order: the job cannot go on within its limits */

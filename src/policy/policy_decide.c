@@ -9,8 +9,10 @@
 #include <string.h>
 
 static const double slowed_by_copies = 0.1; /* share of training's speed while a set is copied */
-static const double exposed_s = 10;    /* on the workers' clocks, from a loss until its stage has a replica again */
-static const double least_until_s = 1; /* nobody is asked to come back sooner */
+static const double exposed_s = 10;     /* on the workers' clocks, from a loss until its stage has a replica again */
+static const double least_uneven = 1.1; /* by less, nobody is slow */
+static const double shares_margin = 2;  /* what is gained must be so many times what it costs */
+static const double least_until_s = 1;  /* nobody is asked to come back sooner */
 
 /* ---- the forecast ---- */
 
@@ -181,12 +183,14 @@ static void rent(const struct tm_policy *policy, const struct tm_facts *facts, s
 
 void tm_policy_observe_pools(struct tm_policy *policy, double now_s, const struct tm_pool *pools, int count)
 {
-    int capacities[TM_POOLS_MAX];
+    int capacities[TM_POOLS_MAX], seen[TM_POOLS_MAX];
     double speeds[TM_POOLS_MAX] = {0};
     if (policy->pools == NULL) return;
     tm_learned_pools__observe(policy->pools, now_s, pools, count, capacities);
     for (int i = 0; i < count; i++)
-        speeds[pools[i].group] = pools[i].speed;
+        seen[i] = policy->pools->pools[i].capacity;
+    for (int i = 0; i < count; i++)
+        speeds[pools[i].group] = tm_pools__speed(pools, count, pools[i].group, seen);
     for (int g = 0; g < TM_POOLS_MAX; g++)
         if (capacities[g] >= 0)
             tm_learned_pools__sample(policy->pools, g, tm_policy__rate(policy, capacities[g], speeds[g], 0));
@@ -273,6 +277,18 @@ static bool copy_due(const struct tm_facts *facts, double every_s)
     return copies->uncopied && (copies->since_s < 0 || copies->last || copies->since_s >= every_s);
 }
 
+/* ---- shares ---- */
+
+/* A change of generation moves no layer then, but all stand still. What was measured lasts a while, or does not. */
+static bool shares_pay(const struct tm_policy *policy, const struct tm_facts *facts, const struct tm_decision *decision)
+{
+    double uneven = facts->progress.uneven;
+    if (!(uneven >= least_uneven) || decision->layout != facts->standing.layout) return false;
+    double pause_s = tm_cost_restart_ms(policy->cost, policy->layouts, facts->standing.layout, false) / 1000;
+    double gained_s = policy->options.horizon * policy->options.interval_s * (1 - 1 / uneven);
+    return decision->layout != TM_LAYOUT_PAUSE && gained_s > shares_margin * pause_s;
+}
+
 /* ---- the decision ---- */
 
 static enum tm_why why(const struct tm_facts *facts, const struct tm_view *view, const struct tm_decision *decision)
@@ -283,6 +299,7 @@ static enum tm_why why(const struct tm_facts *facts, const struct tm_view *view,
     if (decision->rents && decision->want_on_demand > training && view->has_deadline) return TM_WHY_DEADLINE;
     if (decision->layout == TM_LAYOUT_PAUSE) return TM_WHY_TOO_FEW;
     if (view->event) return TM_WHY_EVENT;
+    if (decision->share) return TM_WHY_SHARES;
     return decision->layout == view->standing.layout ? TM_WHY_STAYS : TM_WHY_FORECAST;
 }
 
@@ -312,6 +329,7 @@ int tm_policy_decide(struct tm_policy *policy, const struct tm_facts *facts, str
         rent(policy, facts, &decision);
     decision.copy_every_s = copy_every_s(policy, facts);
     decision.copy = copy_due(facts, decision.copy_every_s);
+    decision.share = shares_pay(policy, facts, &decision);
     decision.why = why(facts, &view, &decision);
     bool gang = tm_facts_gang(facts->limits.workers_min, facts->limits.workers_max, facts->limits.has_deadline);
     if (facts->choices && choice.why == TM_WHY_MOVES && !decision.stop) decision.why = TM_WHY_MOVES;

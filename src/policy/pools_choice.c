@@ -14,6 +14,21 @@ double tm_policy__rate(const struct tm_policy *policy, double instances, double 
     return speed * (below + (at - low) * (above - below));
 }
 
+double tm_pools__speed(const struct tm_pool *pools, int count, int group, const int *counts)
+{
+    double first = 0, sum = 0, instances = 0;
+    bool alike = true;
+    for (int i = 0; i < count; i++) {
+        if (pools[i].group != group) continue;
+        if (first <= 0) first = pools[i].speed;
+        alike = alike && pools[i].speed == first;
+        int mine = counts[i] > 0 ? counts[i] : 0;
+        sum += mine * pools[i].speed;
+        instances += mine;
+    }
+    return alike || instances <= 0 ? first : sum / instances;
+}
+
 /* The fewest instances that can train. */
 static int fewest(const struct tm_policy *policy, int workers_min)
 {

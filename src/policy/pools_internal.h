@@ -65,6 +65,8 @@ void tm_policy__choose_ours(struct tm_policy *policy, const struct tm_facts *fac
 /* What a pool has now: ours, and those on offer; what is not known counts as all that the job could want, unless a
  * request was just refused. */
 int tm_pool__capacity(const struct tm_pool *pool, int most);
+/* The speed of a group's instances, counts[pool] of each: their mean. */
+double tm_pools__speed(const struct tm_pool *pools, int count, int group, const int *counts);
 /* Samples per second of the fastest layout on so many instances of a speed, between whole numbers too. */
 double tm_policy__rate(const struct tm_policy *policy, double instances, double speed, int workers_min);
 

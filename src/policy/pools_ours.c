@@ -62,20 +62,22 @@ static void foresee(const struct tm_policy *policy, const struct tm_facts *facts
 static int look_at_groups(const struct tm_policy *policy, const struct tm_facts *facts, struct group *groups)
 {
     double cheapest = INFINITY;
-    int count = 0;
+    int count = 0, rooms[TM_POOLS_MAX] = {0};
     for (int i = 0; i < facts->pool_count; i++) {
         const struct tm_pool *pool = &facts->pools[i];
         while (count <= pool->group)
             groups[count++] = (struct group){.speed = 1};
         struct group *group = &groups[pool->group];
         group->here += pool->here + pool->leaving;
-        group->speed = pool->speed;
         if (!is_candidate(facts, i)) continue;
-        int room = room_in(facts, i);
+        int room = rooms[i] = room_in(facts, i);
         double usd_h = isnan(pool->price_usd_h) ? 0 : pool->price_usd_h;
         if (room > 0) group->usd_h = (group->usd_h * group->capacity + usd_h * room) / (group->capacity + room);
         group->capacity += room;
     }
+    for (int i = 0; i < facts->pool_count; i++)
+        groups[facts->pools[i].group].speed =
+            tm_pools__speed(facts->pools, facts->pool_count, facts->pools[i].group, rooms);
     for (int g = 0; g < count; g++)
         if (groups[g].capacity > 0) cheapest = fmin(cheapest, groups[g].usd_h / fmax(1e-9, groups[g].speed));
     for (int g = 0; g < count; g++) {
@@ -165,6 +167,7 @@ static void fill(const struct tm_policy *policy, const struct tm_facts *facts, i
             double price = isnan(pool->price_usd_h) ? 0 : pool->price_usd_h;
             if (out->want[i] < kept[i]) price *= kept_discount;
             price += loss_usd_h[i] * (1 + exposed[i]);
+            price /= fmax(1e-9, pool->speed); /* what counts is what it does for the money */
             if (price < least) {
                 least = price;
                 to = i;

@@ -33,7 +33,7 @@ static void say_hello(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *
     Tmw__Hello body = TMW__HELLO__INIT;
     uint8_t proof[TM_PROOF_BYTES];
     tm_proof_put_hello(agent->options.token, agent->options.job, &agent->self, agent->nonce, proof, &body);
-    body.instance = agent->options.id;
+    body.instance = agent->options.instance != 0 ? agent->options.instance : agent->options.id;
     struct tm_fingerprint fingerprint = {.count = 0};
     char *parts[TM_FINGERPRINT_PARTS_MAX];
     tm_fingerprint_add_lines(&fingerprint, agent->options.fingerprint);

@@ -1,5 +1,7 @@
-/* The agent as a state machine: one per instance. It keeps a worker running there (and starts it again when it dies,
- * not too often), tells the coordinator of its end at once, and passes on what the cloud says of the instance. */
+/* The agent as a state machine: one per worker of an instance. It keeps the worker running there (and starts it again
+ * when it dies, not too often), tells the coordinator of its end at once, and passes on what the cloud says of the
+ * instance. An instance with several workers has one agent process with such a keeper for each of them (serve.h): to
+ * the coordinator a worker and its keeper have the same number. */
 #ifndef TM_RUN_AGENT_H
 #define TM_RUN_AGENT_H
 
@@ -14,7 +16,8 @@ enum {
 
 struct tm_agent_options {
     uint64_t job;
-    uint64_t id; /* of the instance */
+    uint64_t id;       /* of its worker */
+    uint64_t instance; /* 0: the same number */
     uint64_t incarnation;
     const char *token;       /* borrowed */
     const char *fingerprint; /* what its worker would train: lines of wire/fingerprint.h; borrowed; NULL: not known */

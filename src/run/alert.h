@@ -3,7 +3,7 @@
  *   finished, failed, stopped   the run has ended so
  *   stalled                     no step was committed for a while, though it is not waiting for instances
  *   budget                      80% of the budget are spent
- *   deadline                    at its throughput so far it will not be done by its deadline
+ *   deadline                    the probability of meeting it, by how throughput went so far, fell below what was asked
  *   capacity                    it has waited for instances for a while */
 #ifndef TM_RUN_ALERT_H
 #define TM_RUN_ALERT_H
@@ -25,10 +25,11 @@ enum { TM_ALERT_TEXT_MAX = 400 };
 
 /* What the user allows. */
 struct tm_alert_limits {
-    double deadline_s; /* in the cloud's time; 0: none */
-    double budget_usd; /* 0: none */
-    double patience_s; /* in real time: without a step, or without instances */
+    double probability; /* of meeting the deadline, that is asked for; 0: that it is likely */
+    double patience_s;  /* in real time: without a step, or without instances */
 };
+
+enum { TM_ALERT_POINTS = 64 };
 
 /* What was seen so far; all bytes 0 at first. */
 struct tm_alerts {
@@ -36,6 +37,11 @@ struct tm_alerts {
     uint64_t committed;
     int64_t moved_ms; /* when it was last seen to commit a step; 0: never */
     int64_t waits_ms; /* since when it waits; 0: it does not */
+    /* Progress at equal distances; where there are too many points every second one goes. */
+    double point_steps[TM_ALERT_POINTS];
+    size_t point_count;
+    double point_s;       /* of the newest, in real time */
+    double point_every_s; /* 0: none yet */
 };
 
 /* Calls `raise` for each alert that is new. */

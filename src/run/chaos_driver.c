@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "cloud/local_cloud.h"
 #include "run/state_folder.h"
+#include "wire/message.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -101,7 +102,9 @@ static bool hit(struct tm_chaos_driver *d, const struct tm_fault *fault, const s
     struct tm_env *env = d->env;
     bool of_agent = fault->kind == TM_FAULT_KILL_AGENT || fault->kind == TM_FAULT_STOP_AGENT;
     int pid = of_agent ? instance->pid : 0;
-    if (!of_agent && fault->kind != TM_FAULT_CUT_LINK && tm_state_worker(env, d->dir, instance->id, &pid, NULL) != 0)
+    uint32_t each = d->options.workers > 1 ? d->options.workers : 1;
+    uint64_t worker = tm_worker_of_instance(instance->id, (uint32_t)(d->count % each), each);
+    if (!of_agent && fault->kind != TM_FAULT_CUT_LINK && tm_state_worker(env, d->dir, worker, &pid, NULL) != 0)
         return false;
     if (fault->lasts_ms == 0) return env->process_signal(env, pid, SIGKILL, NULL) == 0;
     struct lasting l = {

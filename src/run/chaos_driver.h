@@ -18,6 +18,7 @@ enum { TM_CHAOS_LASTING_MAX = 64 };
 struct tm_chaos_options {
     struct tm_chaos chaos;
     uint64_t faults_max; /* then it stops; 0: never */
+    uint32_t workers;    /* of an instance, one after the other; 0: 1 */
     bool netns;          /* links can be cut */
 };
 

@@ -14,7 +14,7 @@
 #include "cloud/cloud.h"
 #include "run/cloud_link.h"
 
-enum { TM_DRIVER_EVENTS_MAX = 1024, TM_ACCOUNT_INSTANCES_MAX = 256 };
+enum { TM_DRIVER_EVENTS_MAX = 1024, TM_ACCOUNT_INSTANCES_MAX = 1024 };
 
 /* One that was there when the account was written, or has ended not long before. */
 struct tm_account_instance {

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/planted.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool reporter(const struct tm_coordinator *c, const struct known *k)
@@ -178,33 +179,237 @@ static uint32_t *gains_of(struct tm_coordinator *c, int64_t now_ms, const struct
     return gains;
 }
 
-/* Gives the seat whose holder has most of its layers already, again and again: little is moved. */
+/* ---- who sits where ---- */
+
+enum { ZONES_MAX = 16 }; /* that are told apart; those of others are as good as not known */
+
+/* Seats as they are given out. All lists are by place in the roster. */
+struct seating {
+    const struct tm_coordinator *c;
+    const struct tm_run_decision *decision;
+    struct tm_roster *roster;
+    uint32_t *gains; /* [member][stage] */
+    size_t *order;   /* members by number: those of one instance are side by side */
+    size_t *at;      /* of a member in it */
+    uint32_t *zone;  /* of each, from 1 to ZONES_MAX; 0: not known */
+    size_t *choices; /* member x stages + stage: most gained first, then by member, then by stage */
+    size_t choice_count;
+    uint32_t taken[TM_STAGES_MAX];
+    uint32_t zones[ZONES_MAX]; /* as the cloud numbers them */
+    size_t zone_count;
+    bool zone_has[ZONES_MAX + 1][TM_STAGES_MAX]; /* a replica of the stage */
+};
+
+static uint32_t zone_index(struct seating *s, uint64_t worker)
+{
+    const Tmw__Instance *instance = tm_coord__instance_of(s->c, worker);
+    size_t i = 0;
+    if (instance == NULL || instance->zone == 0) return 0;
+    while (i < s->zone_count && s->zones[i] != instance->zone)
+        i++;
+    if (i == ZONES_MAX) return 0;
+    if (i == s->zone_count) s->zones[s->zone_count++] = instance->zone;
+    return (uint32_t)i + 1;
+}
+
+static void seating_deinit(struct seating *s)
+{
+    tm_free(s->gains);
+    tm_free(s->order);
+    tm_free(s->at);
+    tm_free(s->zone);
+    tm_free(s->choices);
+}
+
+struct numbered {
+    uint64_t id;
+    size_t place;
+};
+
+static int by_number(const void *a, const void *b)
+{
+    const struct numbered *x = a, *y = b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int order_members(struct seating *s)
+{
+    const struct tm_roster *roster = s->roster;
+    struct numbered *numbered = tm_calloc(roster->member_count + 1, sizeof *numbered);
+    s->order = tm_calloc(roster->member_count + 1, sizeof *s->order);
+    s->at = tm_calloc(roster->member_count + 1, sizeof *s->at);
+    s->zone = tm_calloc(roster->member_count + 1, sizeof *s->zone);
+    bool good = numbered != NULL && s->order != NULL && s->at != NULL && s->zone != NULL;
+    for (size_t i = 0; good && i < roster->member_count; i++) {
+        numbered[i] = (struct numbered){roster->members[i].id, i};
+        s->zone[i] = zone_index(s, roster->members[i].id);
+    }
+    if (good) qsort(numbered, roster->member_count, sizeof *numbered, by_number);
+    for (size_t i = 0; good && i < roster->member_count; i++) {
+        s->order[i] = numbered[i].place;
+        s->at[numbered[i].place] = i;
+    }
+    tm_free(numbered);
+    return good ? 0 : -(int)TM_ENOMEM;
+}
+
+/* Most gained first, by counting. */
+static int order_choices(struct seating *s)
+{
+    size_t all = s->roster->member_count * s->decision->stages;
+    size_t most = s->c->options.layers + 2;
+    size_t *first = tm_calloc(most + 1, sizeof *first);
+    s->choices = tm_calloc(all + 1, sizeof *s->choices);
+    if (first == NULL || s->choices == NULL) {
+        tm_free(first);
+        return -(int)TM_ENOMEM;
+    }
+    for (size_t i = 0; i < all; i++)
+        first[most - s->gains[i]] += s->gains[i] > 0;
+    for (size_t g = 0, sum = 0; g <= most; g++) {
+        size_t count = first[g];
+        first[g] = sum;
+        sum += count;
+        s->choice_count = sum;
+    }
+    for (size_t i = 0; i < all; i++)
+        if (s->gains[i] > 0) s->choices[first[most - s->gains[i]]++] = i;
+    tm_free(first);
+    return 0;
+}
+
+/* What other workers of its instance do: whether one has this stage, and whether one has the next or the one before. */
+static void look_beside(const struct seating *s, size_t i, uint32_t stage, bool *out_same, bool *out_next)
+{
+    uint64_t place = tm_coord__place(s->c, s->roster->members[i].id);
+    *out_same = *out_next = false;
+    if (tm_coord__workers_each(s->c) == 1) return;
+    for (int way = -1; way <= 1; way += 2) {
+        for (size_t n = s->at[i] + (size_t)way; n < s->roster->member_count; n += (size_t)way) {
+            const struct tm_member *mate = &s->roster->members[s->order[n]];
+            if (tm_coord__place(s->c, mate->id) != place) break;
+            if (mate->spare) continue;
+            *out_same = *out_same || mate->stage == stage;
+            *out_next = *out_next || mate->stage + 1 == stage || mate->stage == stage + 1;
+        }
+    }
+}
+
+/* Which of these choices, all of one member and of one gain, is the best: a stage that no worker of its instance has
+ * (`apart`: nothing else), then one that nobody in its zone has, then one beside those that its instance has. */
+static size_t best_choice(const struct seating *s, const size_t *choices, size_t count, bool apart)
+{
+    uint32_t stages = s->decision->stages;
+    size_t best = SIZE_MAX;
+    int most = -1;
+    for (size_t n = 0; n < count; n++) {
+        uint32_t stage = (uint32_t)(choices[n] % stages);
+        bool same, next;
+        if (s->taken[stage] == s->decision->pipelines) continue;
+        look_beside(s, choices[n] / stages, stage, &same, &next);
+        bool zone = s->zone_has[s->zone[choices[n] / stages]][stage];
+        int score = (same ? 0 : 4) + (zone ? 0 : 2) + (next ? 1 : 0);
+        if ((same && apart) || score <= most) continue;
+        most = score;
+        best = choices[n];
+    }
+    return best;
+}
+
+static void take_seat(struct seating *s, size_t choice)
+{
+    struct tm_member *member = &s->roster->members[choice / s->decision->stages];
+    member->spare = false;
+    member->stage = (uint32_t)(choice % s->decision->stages);
+    member->pipeline = s->taken[member->stage]++;
+    uint32_t zone = s->zone[choice / s->decision->stages];
+    if (zone > 0) s->zone_has[zone][member->stage] = true;
+}
+
+/* Those who gain alike, one member after the other; first those whose seat keeps replicas apart. */
+static void take_alike(struct seating *s, const size_t *choices, size_t count)
+{
+    uint32_t stages = s->decision->stages;
+    for (int apart = tm_coord__workers_each(s->c) > 1; apart >= 0; apart--) {
+        for (size_t from = 0, to; from < count; from = to) {
+            to = from;
+            while (to < count && choices[to] / stages == choices[from] / stages)
+                to++;
+            if (!s->roster->members[choices[from] / stages].spare) continue;
+            size_t choice = best_choice(s, choices + from, to - from, apart != 0);
+            if (choice != SIZE_MAX) take_seat(s, choice);
+        }
+    }
+}
+
+/* Stage by stage, replicas are given the pipelines whose stage before is on their own instance, as far as there are
+ * some: what they send each other does not leave it. */
+static void join_neighbours(struct seating *s, size_t *row, size_t *next, bool *placed)
+{
+    struct tm_roster *roster = s->roster;
+    for (uint32_t stage = 0; stage < s->decision->stages; stage++) {
+        for (uint32_t p = 0; p < s->decision->pipelines; p++)
+            next[p] = SIZE_MAX;
+        for (uint32_t p = 0; stage > 0 && p < s->decision->pipelines; p++) {
+            uint64_t place = tm_coord__place(s->c, roster->members[row[p]].id);
+            for (int way = -1; way <= 1 && next[p] == SIZE_MAX; way += 2) {
+                for (size_t n = s->at[row[p]] + (size_t)way; n < roster->member_count; n += (size_t)way) {
+                    size_t mate = s->order[n];
+                    if (tm_coord__place(s->c, roster->members[mate].id) != place || next[p] != SIZE_MAX) break;
+                    if (roster->members[mate].spare || roster->members[mate].stage != stage || placed[mate]) continue;
+                    next[p] = mate;
+                    placed[mate] = true;
+                }
+            }
+        }
+        uint32_t free = 0;
+        for (size_t i = 0; i < roster->member_count; i++) {
+            if (roster->members[i].spare || roster->members[i].stage != stage || placed[i]) continue;
+            while (next[free] != SIZE_MAX)
+                free++;
+            next[free] = i;
+            placed[i] = true;
+        }
+        for (uint32_t p = 0; p < s->decision->pipelines; p++) {
+            roster->members[next[p]].pipeline = p;
+            row[p] = next[p];
+        }
+    }
+}
+
+static int join_pipelines(struct seating *s)
+{
+    for (uint32_t stage = 0; stage < s->decision->stages; stage++)
+        if (s->taken[stage] < s->decision->pipelines) return 0; /* there are too few: the roster is not used */
+    size_t *row = tm_calloc(s->decision->pipelines, sizeof *row);
+    size_t *next = tm_calloc(s->decision->pipelines, sizeof *next);
+    bool *placed = tm_calloc(s->roster->member_count + 1, sizeof *placed);
+    bool good = row != NULL && next != NULL && placed != NULL;
+    if (good) join_neighbours(s, row, next, placed);
+    tm_free(row);
+    tm_free(next);
+    tm_free(placed);
+    return good ? 0 : -(int)TM_ENOMEM;
+}
+
+/* Gives seats to those who have most of their layers already, so that little is moved. Among those who gain alike,
+ * replicas of a stage go to different instances, and neighbouring stages to one. */
 static int take_seats(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision,
                       const uint64_t *base, struct tm_roster *roster)
 {
-    uint32_t taken[TM_STAGES_MAX] = {0};
-    uint32_t *gains = gains_of(c, now_ms, decision, base, roster);
-    if (gains == NULL) return -(int)TM_ENOMEM;
-    for (size_t seat = 0; seat < (size_t)decision->pipelines * decision->stages; seat++) {
-        size_t best_place = roster->member_count;
-        uint32_t best_stage = 0;
-        uint32_t best = 0;
-        for (size_t i = 0; i < roster->member_count; i++) {
-            for (uint32_t s = 0; roster->members[i].spare && s < decision->stages; s++) {
-                uint32_t gain = gains[i * decision->stages + s];
-                if (gain <= best || taken[s] == decision->pipelines) continue;
-                best = gain;
-                best_place = i;
-                best_stage = s;
-            }
-        }
-        if (best_place == roster->member_count) break;
-        roster->members[best_place].spare = false;
-        roster->members[best_place].stage = best_stage;
-        roster->members[best_place].pipeline = taken[best_stage]++;
+    struct seating s = {.c = c, .decision = decision, .roster = roster};
+    s.gains = gains_of(c, now_ms, decision, base, roster);
+    int rc = s.gains == NULL ? -(int)TM_ENOMEM : order_members(&s);
+    if (rc == 0) rc = order_choices(&s);
+    for (size_t from = 0, to; rc == 0 && from < s.choice_count; from = to) {
+        to = from;
+        while (to < s.choice_count && s.gains[s.choices[to]] == s.gains[s.choices[from]])
+            to++;
+        take_alike(&s, s.choices + from, to - from);
     }
-    tm_free(gains);
-    return 0;
+    if (rc == 0 && tm_coord__workers_each(c) > 1) rc = join_pipelines(&s);
+    seating_deinit(&s);
+    return rc;
 }
 
 /* With a base: of those who have reported. Without: of those who are here, as things stand. */
@@ -216,9 +421,6 @@ static int make_roster(struct tm_coordinator *c, int64_t now_ms, const struct tm
     roster.members = tm_calloc(c->known_count + 1, sizeof *roster.members);
     if (roster.members == NULL) return -(int)TM_ENOMEM;
     memcpy(roster.stage_first, decision->stage_first, (decision->stages + 1) * sizeof *roster.stage_first);
-    for (uint32_t p = 0; p < decision->pipelines; p++)
-        roster.micro_batches[p] = c->options.micro_batches / decision->pipelines +
-                                  (p < c->options.micro_batches % decision->pipelines ? 1 : 0);
     for (size_t i = 0; i < c->known_count && roster.member_count < TM_MEMBERS_MAX; i++) {
         const struct known *k = &c->known[i];
         if (base != NULL ? !reporter(c, k) : !tm_coord__usable(c, k, now_ms)) continue;
@@ -230,7 +432,9 @@ static int make_roster(struct tm_coordinator *c, int64_t now_ms, const struct tm
         memcpy(member->address, k->address, sizeof member->address);
         memcpy(member->endpoint, k->endpoint, sizeof member->endpoint);
     }
+    tm_roster_order(&roster);
     int rc = take_seats(c, now_ms, decision, base, &roster);
+    if (rc == 0) rc = tm_coord__share_out(c, base != NULL && *base == 0, &roster);
     if (rc == 0) rc = tm_roster_check(&roster, c->options.layers, c->options.micro_batches, NULL);
     if (rc != 0) {
         tm_roster_deinit(&roster);
@@ -245,7 +449,14 @@ int tm_coord__seat(struct tm_coordinator *c, int64_t now_ms, const struct tm_run
     struct tm_roster roster;
     int rc = make_roster(c, now_ms, decision, &base, &roster);
     if (rc != 0) return rc;
-    tm_roster_deinit(&c->roster);
+    tm_coord__assignment_end(c);
+    c->ready_count = 0;
+    if (c->roster.generation != c->started.generation) { /* some have it, though it never started */
+        tm_roster_deinit(&c->before);
+        c->before = c->roster;
+    } else {
+        tm_roster_deinit(&c->roster);
+    }
     c->roster = roster;
     return 0;
 }
@@ -285,31 +496,84 @@ static bool has_it(const struct known *k, uint32_t layer, uint64_t base, const s
     return base > 0 && (held || followed);
 }
 
+void tm_coord__assignment_end(struct tm_coordinator *c)
+{
+    if (c->assignment.open) tm_arena_deinit(&c->assignment.arena);
+    tm_free(c->assignment.sources);
+    tm_free(c->assignment.found);
+    tm_free(c->assignment.looked);
+    c->assignment = (struct assignment){.open = false};
+}
+
+/* The layout for one that has the layout of a generation: how it differs, or all of it. NULL: no memory. */
+static Tmw__Layout *layout_for(struct tm_coordinator *c, uint64_t has, uint64_t *out_since)
+{
+    struct assignment *made = &c->assignment;
+    const struct tm_roster *from[LAYOUT_FORMS] = {NULL, &c->started, &c->before};
+    int form = LAYOUT_WHOLE;
+    for (int i = LAYOUT_SINCE_STARTED; i < LAYOUT_FORMS; i++)
+        if (has != 0 && from[i]->generation == has && from[i]->ordered) form = i;
+    if (!made->open) tm_arena_init(&made->arena, 64 << 20);
+    made->open = true;
+    *out_since = form == LAYOUT_WHOLE ? 0 : has;
+    if (made->layouts[form] == NULL)
+        made->layouts[form] = form == LAYOUT_WHOLE ? tm_roster_write(&c->roster, &made->arena)
+                                                   : tm_roster_write_change(from[form], &c->roster, &made->arena);
+    return made->layouts[form];
+}
+
+/* The same for all who lack the layer. NULL: no memory. */
+static const struct layer_sources *sources_of(struct tm_coordinator *c, uint32_t layer, bool *out_found)
+{
+    struct assignment *made = &c->assignment;
+    size_t layers = c->options.layers;
+    if (made->sources == NULL) made->sources = tm_calloc(layers, sizeof *made->sources);
+    if (made->found == NULL) made->found = tm_calloc(layers, sizeof *made->found);
+    if (made->looked == NULL) made->looked = tm_calloc(layers, sizeof *made->looked);
+    if (made->sources == NULL || made->found == NULL || made->looked == NULL) return NULL;
+    if (!made->looked[layer]) made->found[layer] = tm_coord__sources(c, layer, c->base, &made->sources[layer]);
+    made->looked[layer] = true;
+    *out_found = made->found[layer];
+    return &made->sources[layer];
+}
+
+/* How flags of steps go round: each to each among few, in a tree among many. */
+static uint32_t vote_fan(const struct tm_coordinator *c)
+{
+    enum { DIRECT_MAX = 16, FAN = 8 };
+    size_t direct_max = c->options.votes_direct_max > 0 ? c->options.votes_direct_max : DIRECT_MAX;
+    uint32_t fan = c->options.vote_fan > 0 ? c->options.vote_fan : FAN;
+    return (size_t)c->roster.pipelines * c->roster.stages <= direct_max ? 0 : fan;
+}
+
 void tm_coord__send_assign(struct tm_coordinator *c, const struct tm_member *member, struct tm_outbox *out)
 {
     const struct known *k = tm_coord__member(c, member);
     struct tm_arena arena;
     Tmw__Assign body = TMW__ASSIGN__INIT;
+    if (k == NULL) return;
     tm_arena_init(&arena, 64 << 20);
     uint32_t first = member->spare ? 0 : c->roster.stage_first[member->stage];
     uint32_t last = member->spare ? 0 : c->roster.stage_first[member->stage + 1];
     Tmw__Fetch *fetches = tm_arena_alloc(&arena, (last - first + 1) * sizeof *fetches);
     uint64_t *lists = tm_arena_alloc(&arena, (size_t)(last - first + 1) * SOURCES_MAX * sizeof *lists);
     body.fetches = tm_arena_alloc(&arena, (last - first + 1) * sizeof(Tmw__Fetch *));
-    body.layout = tm_roster_write(&c->roster, &arena);
-    bool good = k != NULL && fetches != NULL && lists != NULL && body.fetches != NULL && body.layout != NULL;
+    body.layout = layout_for(c, k->report_assigned, &body.since);
+    bool good = fetches != NULL && lists != NULL && body.fetches != NULL && body.layout != NULL;
     for (uint32_t l = first; good && l < last; l++) {
-        struct layer_sources sources;
-        bool found = tm_coord__sources(c, l, c->base, &sources);
-        if (c->base > 0 && found && has_it(k, l, c->base, &sources)) continue;
+        bool found = false;
+        const struct layer_sources *sources = sources_of(c, l, &found);
+        good = sources != NULL;
+        if (!good || (c->base > 0 && found && has_it(k, l, c->base, sources))) continue;
         size_t at = body.n_fetches++;
-        plan_fetch(c, member, l, &sources, &fetches[at], lists + at * SOURCES_MAX);
+        plan_fetch(c, member, l, sources, &fetches[at], lists + at * SOURCES_MAX);
         body.fetches[at] = &fetches[at];
     }
     if (good) {
         tm_message message = tm_coord__head(c, &k->peer);
         body.generation = c->generation;
         body.base_step = c->base;
+        body.vote_fan = vote_fan(c);
         TM_BODY(message, ASSIGN, assign, &body);
         tm_outbox_send(out, &k->peer, &message);
     }

@@ -13,22 +13,43 @@ enum { BILL_EVERY_MS = 60000 };
 
 /* ---- instances ---- */
 
+/* Where it is, or after the last. Clouds number instances in the order of their coming, mostly. */
+static size_t find_instance(const struct tm_coordinator *c, uint64_t id)
+{
+    size_t low = 0;
+    size_t high = c->instance_count;
+    while (low < high && !c->instances_mixed) {
+        size_t middle = low + (high - low) / 2;
+        if (c->instances[middle].id == id) return middle;
+        if (c->instances[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (size_t i = 0; c->instances_mixed && i < c->instance_count; i++)
+        if (c->instances[i].id == id) return i;
+    return c->instance_count;
+}
+
 const Tmw__Instance *tm_coord__instance(const struct tm_coordinator *c, uint64_t id)
 {
-    for (size_t i = 0; i < c->instance_count; i++)
-        if (c->instances[i].id == id) return &c->instances[i];
-    return NULL;
+    size_t i = find_instance(c, id);
+    return i < c->instance_count ? &c->instances[i] : NULL;
+}
+
+const Tmw__Instance *tm_coord__instance_of(const struct tm_coordinator *c, uint64_t worker)
+{
+    return tm_coord__instance(c, tm_coord__place(c, worker));
 }
 
 int tm_coord__store_instance(struct tm_coordinator *c, const Tmw__Instance *instance)
 {
-    size_t i = 0;
-    while (i < c->instance_count && c->instances[i].id != instance->id)
-        i++;
+    size_t i = find_instance(c, instance->id);
     if (i == c->instance_count) {
         int rc = tm_grow((void **)&c->instances, &c->instance_capacity, i + 1, sizeof *c->instances, INSTANCES_MAX);
         if (rc != 0) return rc;
         c->instance_count++;
+        c->instances_mixed = c->instances_mixed || (i > 0 && c->instances[i - 1].id > instance->id);
     }
     c->instances[i] = *instance;
     c->instances[i].base.n_unknown_fields = 0;
@@ -36,20 +57,26 @@ int tm_coord__store_instance(struct tm_coordinator *c, const Tmw__Instance *inst
     return 0;
 }
 
+static void process_gone(struct tm_coordinator *c, int64_t now_ms, enum tm_role role, uint64_t id,
+                         struct tm_outbox *out)
+{
+    struct known *k = tm_coord__find(c, role, id);
+    if (k == NULL) k = tm_coord__add(c, role, id);
+    if (k == NULL) return;
+    k->gone = true;
+    if (k->peer.incarnation == 0) return;
+    tm_coord__process_dead(c, k->peer.id, k->peer.incarnation);
+    tm_coord__lost(c, now_ms, k, true, out);
+}
+
 /* All processes of an instance that has ended are dead. */
 static void instance_ended(struct tm_coordinator *c, int64_t now_ms, uint64_t id, struct tm_outbox *out)
 {
     for (size_t i = 0; i < c->started.member_count; i++)
-        if (c->started.members[i].id == id) c->started_dead[i] = true;
-    for (enum tm_role role = TM_ROLE_AGENT; role <= TM_ROLE_WORKER; role++) {
-        struct known *k = tm_coord__find(c, role, id);
-        if (k == NULL) k = tm_coord__add(c, role, id);
-        if (k == NULL) continue;
-        k->gone = true;
-        if (k->peer.incarnation == 0) continue;
-        tm_coord__process_dead(c, k->peer.id, k->peer.incarnation);
-        tm_coord__lost(c, now_ms, k, true, out);
-    }
+        if (tm_coord__place(c, c->started.members[i].id) == id) c->started_dead[i] = true;
+    for (uint32_t w = 0; w < tm_coord__workers_each(c); w++)
+        for (enum tm_role role = TM_ROLE_AGENT; role <= TM_ROLE_WORKER; role++)
+            process_gone(c, now_ms, role, tm_worker_of_instance(id, w, c->options.workers), out);
 }
 
 /* The record gets what is new: an instance, its end, its notice, its price; and the bill of all now and then. */
@@ -85,15 +112,22 @@ static void end_unnamed(struct tm_coordinator *c, int64_t now_ms, const Tmw__Clo
     }
 }
 
-static void take_notice(struct tm_coordinator *c, int64_t now_ms, const Tmw__Instance *instance, struct tm_outbox *out)
+static void notice_worker(struct tm_coordinator *c, int64_t now_ms, const Tmw__Instance *instance, uint64_t worker,
+                          struct tm_outbox *out)
 {
-    struct known *k = tm_coord__find(c, TM_ROLE_WORKER, instance->id);
+    struct known *k = tm_coord__find(c, TM_ROLE_WORKER, worker);
     if (k == NULL || instance->end_ms != 0) return;
     if (k->cloud_noticed != (instance->announced != 0)) c->changed_ms = now_ms;
     k->cloud_noticed = instance->announced != 0;
     if (k->cloud_noticed && instance->notice_left_ms > 0)
         k->cloud_notice_end_ms = now_ms + instance->notice_left_ms % ((int64_t)1 << 31);
     tm_coord__tell_notice(c, now_ms, k, out);
+}
+
+static void take_notice(struct tm_coordinator *c, int64_t now_ms, const Tmw__Instance *instance, struct tm_outbox *out)
+{
+    for (uint32_t w = 0; instance->id > 0 && w < tm_coord__workers_each(c); w++)
+        notice_worker(c, now_ms, instance, tm_worker_of_instance(instance->id, w, c->options.workers), out);
 }
 
 /* ---- orders ---- */
@@ -129,7 +163,7 @@ uint32_t tm_coord__wanted(const struct tm_coordinator *c, uint32_t pool)
 bool tm_coord__may_sit(const struct tm_coordinator *c, uint64_t id)
 {
     if (c->options.pools == 0 || c->seated_pools == 0) return true;
-    const Tmw__Instance *instance = tm_coord__instance(c, id);
+    const Tmw__Instance *instance = tm_coord__instance_of(c, id);
     return instance != NULL && trains(c, tm_coord__pool(c, instance));
 }
 
@@ -142,6 +176,13 @@ void tm_coord__want(struct tm_coordinator *c, const struct tm_run_decision *deci
     c->want_on_demand = decision->want_on_demand;
 }
 
+/* Of those that run, so many are ordered to go: less are kept where none are rented. */
+static uint32_t going(const struct tm_coordinator *c, uint32_t pool)
+{
+    uint32_t here = count_in(c, pool, false), leave = tm_coord__draining(c, pool);
+    return leave < here ? leave : here;
+}
+
 static void send_order(struct tm_coordinator *c, const struct known *cloud, uint64_t sequence, struct tm_outbox *out)
 {
     Tmw__CloudOrder body = TMW__CLOUD_ORDER__INIT;
@@ -151,13 +192,18 @@ static void send_order(struct tm_coordinator *c, const struct known *cloud, uint
     body.want_on_demand = c->want_on_demand;
     uint32_t want[TM_RUN_POOLS_MAX];
     for (uint32_t i = 0; i < c->options.pools; i++)
-        want[i] = c->rents ? tm_coord__wanted(c, i) : count_in(c, i, false);
+        want[i] = c->rents ? tm_coord__wanted(c, i) + tm_coord__draining(c, i) : count_in(c, i, false) - going(c, i);
     body.want = want;
     body.n_want = c->options.pools;
     for (size_t i = 0; !c->rents && i < c->instance_count; i++) { /* all stays as it is */
         bool runs = c->instances[i].end_ms == 0;
         body.want_spot += runs && c->instances[i].spot;
         body.want_on_demand += runs && !c->instances[i].spot;
+    }
+    if (c->options.pools == 0) { /* another one in the place of each that is ordered to go, where any are rented */
+        body.want_spot = c->rents ? body.want_spot + tm_coord__draining(c, 0) : body.want_spot - going(c, 0);
+        body.want_on_demand =
+            c->rents ? body.want_on_demand + tm_coord__draining(c, 1) : body.want_on_demand - going(c, 1);
     }
     uint64_t list[RELEASES_MAX];
     body.release = list;
@@ -211,6 +257,7 @@ void tm_coord__on_cloud(struct tm_coordinator *c, int64_t now_ms, const tm_messa
                                    .on_demand_bill_microusd = report->on_demand_bill_microusd};
     memcpy(c->cloud.pools, before.pools, sizeof before.pools);
     if (take_pools(c, report) || new_price) tm_coord__record_price(c, out);
+    tm_coord__tell_refusals(c, out);
     for (size_t i = 0; i < report->n_instances; i++) {
         take_instance(c, now_ms, report->instances[i], bill_due, out);
         take_notice(c, now_ms, report->instances[i], out);

@@ -42,7 +42,7 @@ bool tm_coord__is_bad(const struct tm_coordinator *c, uint64_t set, uint32_t lay
 static bool holder_dead(struct tm_coordinator *c, const struct copy_held *part)
 {
     const struct known *k = tm_coord__find(c, TM_ROLE_WORKER, part->holder);
-    const Tmw__Instance *instance = tm_coord__instance(c, part->holder);
+    const Tmw__Instance *instance = tm_coord__instance_of(c, part->holder);
     if (instance != NULL && instance->end_ms != 0) return true;
     /* A report names all that are there. One that is not named went before this cloud's program or our record began. */
     if (instance == NULL && c->cloud.heard && (k == NULL || !k->registered)) return true;
@@ -186,19 +186,31 @@ static uint32_t *zones_of(const struct tm_coordinator *c)
 {
     uint32_t *zones = tm_calloc(c->roster.member_count + 1, sizeof *zones);
     for (size_t i = 0; zones != NULL && i < c->roster.member_count; i++) {
-        const Tmw__Instance *instance = tm_coord__instance(c, c->roster.members[i].id);
+        const Tmw__Instance *instance = tm_coord__instance_of(c, c->roster.members[i].id);
         if (instance != NULL) zones[i] = instance->zone;
     }
     return zones;
 }
 
 /* How good a holder of a stage's layers a member is, the lower the better: anchors before all, then members that do not
- * train them (their loss is another loss), then others; and of equals those in another zone than the source. */
-enum { HOLDER_RANKS = 6 };
-static int holder_rank(const struct known *k, const struct tm_member *member, uint32_t stage, bool elsewhere)
+ * train them (their loss is another loss), then others; of equals those in another zone than the source. Those on an
+ * instance that has them already, the source's or another holder's, are lost with it, and come last. */
+enum { HOLDER_RANKS = 12 };
+static int holder_rank(const struct known *k, const struct tm_member *member, uint32_t stage, bool elsewhere,
+                       bool together)
 {
     int rank = k->anchor && !TM_PLANTED(anchors_last) ? 0 : holds_stage(member, stage) ? 2 : 1;
-    return 2 * rank + (elsewhere ? 0 : 1);
+    bool last = TM_PLANTED(copies_together) ? !together : together;
+    return 2 * rank + (elsewhere ? 0 : 1) + (last ? HOLDER_RANKS / 2 : 0);
+}
+
+static bool has_it_already(const struct tm_coordinator *c, uint64_t id, const struct tm_member *source,
+                           const uint64_t *targets, size_t count)
+{
+    bool has = tm_coord__place(c, id) == tm_coord__place(c, source->id);
+    for (size_t i = 0; i < count; i++)
+        has = has || tm_coord__place(c, id) == tm_coord__place(c, targets[i]);
+    return has;
 }
 
 static size_t choose_targets(struct tm_coordinator *c, uint32_t layer, const struct tm_member *source,
@@ -215,7 +227,11 @@ static size_t choose_targets(struct tm_coordinator *c, uint32_t layer, const str
             const struct known *k = tm_coord__member(c, member);
             if (k == NULL || !tm_coord__usable(c, k, k->heard_ms) || member->id == source->id) continue;
             bool elsewhere = !TM_PLANTED(zones_ignored) && zone != 0 && zones[at] != 0 && zones[at] != zone;
-            if (holder_rank(k, member, stage, elsewhere) == rank) targets[count++] = member->id;
+            bool chosen = false;
+            for (size_t t = 0; t < count; t++)
+                chosen = chosen || targets[t] == member->id;
+            bool together = has_it_already(c, member->id, source, targets, count);
+            if (!chosen && holder_rank(k, member, stage, elsewhere, together) == rank) targets[count++] = member->id;
         }
     }
     return count;
@@ -354,6 +370,7 @@ static void set_whole(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox
     copying_end(c);
     c->copied_ms = now_ms;
     c->files_failed = 0;
+    tm_coord__steer_copied(c, set->step);
     tm_coord__record_set(c, set, out);
     drop_old(c, out);
 }

@@ -15,7 +15,8 @@ void tm_coord__tell_arrival(struct tm_coordinator *c, struct known *k, struct tm
     if (told || tm_coord__ended(c)) return; /* it was here before this coordinator was */
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     Tmw__ArrivalEvent body = TMW__ARRIVAL_EVENT__INIT;
-    body.instance = k->peer.id;
+    body.instance = tm_coord__place(c, k->peer.id);
+    body.worker = k->peer.id;
     body.incarnation = k->peer.incarnation;
     body.again = k->was_here;
     body.anchor = k->anchor;
@@ -32,8 +33,9 @@ void tm_coord__tell_loss(struct tm_coordinator *c, int64_t now_ms, struct known 
     if (k->told_here == 0) return;
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     Tmw__LossEvent body = TMW__LOSS_EVENT__INIT;
-    const Tmw__Instance *instance = tm_coord__instance(c, k->peer.id);
-    body.instance = k->peer.id;
+    const Tmw__Instance *instance = tm_coord__instance_of(c, k->peer.id);
+    body.instance = tm_coord__place(c, k->peer.id);
+    body.worker = k->peer.id;
     body.incarnation = k->told_here;
     body.announced = tm_coord__noticed(c, k, now_ms) || (instance != NULL && instance->announced);
     body.silent = !dead;
@@ -52,20 +54,22 @@ void tm_coord__tell_notice(struct tm_coordinator *c, int64_t now_ms, struct know
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     Tmw__NoticeEvent body = TMW__NOTICE_EVENT__INIT;
     int64_t end_ms = k->noticed ? k->notice_end_ms : k->cloud_notice_end_ms;
-    body.instance = k->peer.id;
+    body.instance = tm_coord__place(c, k->peer.id);
     if (noticed && end_ms > now_ms) body.left_ms = (uint64_t)(end_ms - now_ms);
     body.taken_back = !noticed;
     event.body_case = TMW__RECORD_EVENT__BODY_NOTICE;
     event.notice = &body;
     k->told_notice = noticed;
-    tm_coord__record(c, &event, false, out);
+    bool first = k->peer.id == tm_worker_of_instance(body.instance, 0, c->options.workers); /* once for them all */
+    if (first) tm_coord__record(c, &event, false, out);
 }
 
 /* What the record says of who was here, so that nobody arrives or is lost twice. */
 int tm_coord__load_here(struct tm_coordinator *c, const Tmw__RecordEvent *event, struct tm_error *e)
 {
     bool arrival = event->body_case == TMW__RECORD_EVENT__BODY_ARRIVAL;
-    uint64_t id = arrival ? event->arrival->instance : event->loss->instance;
+    uint64_t worker = arrival ? event->arrival->worker : event->loss->worker;
+    uint64_t id = worker != 0 ? worker : arrival ? event->arrival->instance : event->loss->instance;
     struct known *k = tm_coord__find(c, TM_ROLE_WORKER, id);
     if (k == NULL) k = tm_coord__add(c, TM_ROLE_WORKER, id);
     if (k == NULL) return tm_error_nomem(e);
@@ -162,6 +166,23 @@ void tm_coord__record_state(struct tm_coordinator *c, bool sync, struct tm_outbo
 void tm_coord__tell_state(struct tm_coordinator *c, struct tm_outbox *out)
 {
     if (!c->told_state_known || tm_coord__state(c) != c->told_state) tm_coord__record_state(c, false, out);
+}
+
+/* Once when a pool begins to refuse, and once when it has room again. */
+void tm_coord__tell_refusals(struct tm_coordinator *c, struct tm_outbox *out)
+{
+    for (uint32_t i = 0; c->cloud.pools_told && i < c->options.pools; i++) {
+        bool refuses = c->cloud.pools[i].refused > 0;
+        if (refuses == c->told_refused[i]) continue;
+        Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+        Tmw__RefusalEvent body = TMW__REFUSAL_EVENT__INIT;
+        body.pool = i;
+        body.missing = c->cloud.pools[i].refused;
+        event.body_case = TMW__RECORD_EVENT__BODY_REFUSAL;
+        event.refusal = &body;
+        c->told_refused[i] = refuses;
+        tm_coord__record(c, &event, false, out);
+    }
 }
 
 void tm_coord__tell_rent(struct tm_coordinator *c, struct tm_outbox *out)

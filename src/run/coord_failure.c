@@ -108,8 +108,8 @@ void tm_coord__worker_failed(struct tm_coordinator *c, int64_t now_ms, uint64_t 
     if (body->ended_status == 0 && took_part(c, worker, body->ended_incarnation)) return;
     c->failed[c->failed_next++ % FAILURES_KEPT] = body->ended_incarnation;
     bool goes = worker != NULL && tm_coord__noticed(c, worker, now_ms);
-    const Tmw__Instance *instance = tm_coord__instance(c, id);
-    goes = goes || tm_coord__releasing(c, id) || (instance != NULL && instance->end_ms != 0);
+    const Tmw__Instance *instance = tm_coord__instance_of(c, id);
+    goes = goes || tm_coord__releasing(c, tm_coord__place(c, id)) || (instance != NULL && instance->end_ms != 0);
     if (goes || c->stop_wanted || tm_coord__ended(c)) return;
     if (c->stuck) return; /* nothing can come of a try while the disk is full */
     struct known *agent = tm_coord__find(c, TM_ROLE_AGENT, id);

@@ -33,7 +33,7 @@ static void show_cloud(const struct tm_coordinator *c, int64_t now_ms, struct tm
 
 static int pool_of(const struct tm_coordinator *c, uint64_t id)
 {
-    const Tmw__Instance *instance = c->options.pools > 0 ? tm_coord__instance(c, id) : NULL;
+    const Tmw__Instance *instance = c->options.pools > 0 ? tm_coord__instance_of(c, id) : NULL;
     return instance != NULL ? (int)tm_coord__pool(c, instance) : -1;
 }
 
@@ -94,7 +94,9 @@ static void decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only,
                                .copied_step = durable == NULL ? 0 : durable->step,
                                .copy_ms = durable == NULL ? 0 : durable->took_ms,
                                .step_ms = c->told_step_ms,
-                               .elapsed_ms = c->utc_ms - c->job_utc_ms};
+                               .uneven = tm_coord__uneven(c, now_ms),
+                               .elapsed_ms = c->utc_ms - c->job_utc_ms,
+                               .limits = c->steered.limits};
     show_cloud(c, now_ms, &view.cloud);
     show_workers(c, now_ms, reported_only, workers, &view);
     *out = (struct tm_run_decision){.pipelines = 0};
@@ -143,7 +145,8 @@ static enum tm_change_cause leaving(struct tm_coordinator *c, int64_t now_ms)
         if (c->roster.members[i].spare || k == NULL || !k->registered) continue;
         bool moves = !tm_coord__may_sit(c, k->peer.id); /* the job, to where others are */
         if (tm_coord__usable(c, k, now_ms) && !moves) continue;
-        bool given_back = (moves || tm_coord__releasing(c, k->peer.id)) && !tm_coord__noticed(c, k, now_ms);
+        bool given_back =
+            (moves || tm_coord__releasing(c, tm_coord__place(c, k->peer.id))) && !tm_coord__noticed(c, k, now_ms);
         if (cause != TM_CHANGED_NOTICE) cause = given_back ? TM_CHANGED_RELEASE : TM_CHANGED_NOTICE;
     }
     return cause;
@@ -192,19 +195,25 @@ void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
     const struct copy_set *durable = tm_coord__newest_good(c);
     bool behind = durable == NULL || durable->step < c->applied;
     /* When those that stay are too few, what they train on from later must not go with those that leave. */
-    bool copy = decision.copy || (behind && (c->copy_asked || (too_few && cause != TM_CHANGED_NONE)));
-    if (copy && c->copying.set == 0) tm_coord__copy_begin(c, now_ms, out);
+    bool at_risk =
+        cause == TM_CHANGED_NOTICE || (cause == TM_CHANGED_RELEASE && tm_coord__draining(c, UINT32_MAX) == 0);
+    bool copy = decision.copy || c->steered.copy || (behind && (c->copy_asked || (too_few && at_risk)));
+    if (copy && c->copying.set == 0) {
+        tm_coord__copy_begin(c, now_ms, out);
+        if (c->steered.copy && c->copying.set == 0) tm_coord__steer_copy_failed(c, out);
+    }
     c->copy_asked = false;
     if (c->applied >= c->options.steps || too_few || decision.stop) return;
     if (cause == TM_CHANGED_NONE) {
         bool remote = remote_arrived(c, now_ms);
-        bool same = same_layout(c, &decision) && !remote;
+        bool same = same_layout(c, &decision) && !remote && !decision.share;
         if (same) tm_coord__follow_end(c, out);
         if (same || now_ms - c->changed_ms < c->options.settle_ms) return;
         bool more = remote || (size_t)decision.pipelines * decision.stages > tm_roster_seated(&c->roster);
         cause = more ? TM_CHANGED_ARRIVAL : TM_CHANGED_POLICY;
     }
     if (!tm_coord__followed(c, now_ms, &decision, follow_limit(c, now_ms, cause), out)) return;
+    if (cause == TM_CHANGED_POLICY && decision.share) tm_coord__shared_out(c, now_ms);
     tm_coord__enter(c, TM_COORDINATOR_DRAINING, now_ms);
     c->drain_step = c->applied + 1 < c->options.steps ? c->applied + 1 : c->options.steps;
     c->drain_cause = cause;
@@ -319,9 +328,11 @@ void tm_coord__on_report(struct tm_coordinator *c, int64_t now_ms, const tm_mess
     for (size_t i = 0; i < k->copy_count; i++)
         if (k->copies[i].set > c->newest_set && k->copies[i].set < UINT64_MAX / 2) c->newest_set = k->copies[i].set;
     k->reported = c->generation;
+    tm_coord__steps_heard(c, report->steps, report->n_steps, report->applied);
     k->report_applied = report->applied;
     k->report_held = report->held;
     k->report_working_on = report->working_on;
+    k->report_assigned = report->assigned;
     k->norm = report->norm;
     k->norm_known = report->norm_known;
     k->progress_ms = now_ms;
@@ -452,13 +463,18 @@ static bool resolve_doubt(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
     return resolved;
 }
 
+static bool report_awaited(const struct tm_coordinator *c, const struct known *k, int64_t now_ms)
+{
+    if (k->peer.role != TM_ROLE_WORKER || !k->registered || now_ms < k->quarantine_until_ms) return false;
+    return k->reported != c->generation;
+}
+
+/* Every report asks: whoever was missing last is looked at first. */
 static bool all_reported(struct tm_coordinator *c, int64_t now_ms)
 {
-    for (size_t i = 0; i < c->known_count; i++) {
-        const struct known *k = &c->known[i];
-        if (k->peer.role != TM_ROLE_WORKER || !k->registered || now_ms < k->quarantine_until_ms) continue;
-        if (k->reported != c->generation) return false;
-    }
+    if (c->missing < c->known_count && report_awaited(c, &c->known[c->missing], now_ms)) return false;
+    for (c->missing = 0; c->missing < c->known_count; c->missing++)
+        if (report_awaited(c, &c->known[c->missing], now_ms)) return false;
     return true;
 }
 
@@ -579,9 +595,9 @@ void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
 {
     if (c->phase != TM_COORDINATOR_ASSIGNED || tm_coord__stuck(c)) return;
     c->waiting = "members to fetch their layers";
-    for (size_t i = 0; i < c->roster.member_count; i++) {
-        const struct known *k = tm_coord__member(c, &c->roster.members[i]);
-        if (!c->roster.members[i].spare && (k == NULL || !k->ready)) return;
+    for (; c->ready_count < c->roster.member_count; c->ready_count++) { /* who is ready stays so until a fence */
+        const struct known *k = tm_coord__member(c, &c->roster.members[c->ready_count]);
+        if (!c->roster.members[c->ready_count].spare && (k == NULL || !k->ready)) return;
     }
     uint64_t redone = thrown_away(c);
     bool *dead = tm_calloc(c->roster.member_count + 1, sizeof *dead);
@@ -591,12 +607,14 @@ void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
     }
     tm_free(c->started_dead);
     c->started_dead = dead;
+    tm_coord__assignment_end(c);
     uint64_t rolled_back = c->reached > c->base ? c->reached - c->base : 0;
     c->reached = c->base;
     c->rolled_back += rolled_back;
     c->redone += redone;
     c->applied = c->base;
     c->applied_ms = now_ms;
+    tm_coord__steps_tell_all(c, c->base, out); /* whoever is left has told all that it knows */
     tm_coord__losses_forget(c, c->base);
     c->generations_started++;
     c->files_failed = 0;
@@ -678,6 +696,7 @@ void tm_coord__finish_check(struct tm_coordinator *c, int64_t now_ms, struct tm_
         if (c->copying.set != 0 || !in_files) return;
     }
     tm_coord__enter(c, TM_COORDINATOR_FINISHED, now_ms);
+    tm_coord__steps_tell_all(c, c->applied, out);
     tm_coord__progress_tell(c, now_ms, true, out);
     tm_coord__record_finished(c, out);
     for (size_t i = 0; i < c->known_count; i++)

@@ -9,6 +9,7 @@
 #include "wire/fingerprint.h"
 #include "wire/hash.h"
 #include "wire/last_lines.h"
+#include "wire/step_list.h"
 
 #define TM_BODY(message, name, field, pointer)                                                                         \
     do {                                                                                                               \
@@ -86,13 +87,17 @@ struct known {
     int64_t progress_ms; /* when it last changed */
     uint32_t step_ms;
     uint64_t copied_set;
-    uint64_t waited_for; /* how often others did, in this generation */
+    uint64_t waited_for;       /* how often others did, in this generation */
+    uint64_t micro_us;         /* what a micro-batch takes it; 0: not known ... */
+    uint64_t micro_generation; /* ... in this one */
+    uint32_t slowness;         /* as measured last (layout/shares.h); 0: never */
 
     /* from its report to the fence */
     uint64_t reported; /* the generation it reported to */
     uint64_t report_applied;
     uint64_t report_held;
     uint64_t report_working_on; /* when the fence came */
+    uint64_t report_assigned;   /* whose layout it has */
     double norm;
     bool norm_known;
     struct layer_report *layers;
@@ -196,6 +201,7 @@ struct release {
     uint64_t id;
     uint32_t pool;
     bool ordered; /* the cloud is told */
+    bool drained; /* somebody has ordered it to go: another one is rented in its place */
 };
 
 /* What the record was told of decisions, by this coordinator. */
@@ -206,6 +212,33 @@ struct decisions_told {
     size_t observed_count;
     size_t observed_capacity;
     struct tm_outbox *out; /* of the decision under way */
+};
+
+/* What was ordered of the run. */
+struct steered {
+    struct tm_run_limits limits;
+    bool copy;          /* a copy set is owed ... */
+    uint64_t copy_step; /* ... of this step or a later one */
+};
+
+/* Where a layer at the base step can be had. */
+struct layer_sources {
+    struct tm_hash hash;
+    uint64_t set; /* 0: live */
+    uint64_t workers[SOURCES_MAX];
+    size_t worker_count;
+    bool from_file;
+};
+
+/* What all members are told alike, made once for a roster: it would be most of the work otherwise. */
+enum { LAYOUT_WHOLE, LAYOUT_SINCE_STARTED, LAYOUT_SINCE_BEFORE, LAYOUT_FORMS };
+struct assignment {
+    struct tm_arena arena; /* of the layouts */
+    bool open;             /* the arena is in use */
+    Tmw__Layout *layouts[LAYOUT_FORMS];
+    struct layer_sources *sources; /* owned; [layer] */
+    bool *found;                   /* owned; [layer] */
+    bool *looked;                  /* owned; [layer] */
 };
 
 struct bad_part {
@@ -234,6 +267,10 @@ struct tm_coordinator {
     struct tm_roster roster;  /* assigned or running */
     struct tm_roster started; /* the last that started: only its members may be training */
     bool *started_dead;       /* by place in it */
+    struct tm_roster before;  /* the last that was assigned and never started */
+    struct assignment assignment;
+    size_t ready_count; /* so many of the roster's first members are ready, or spares */
+    size_t missing;     /* of known: whose report was awaited last */
     uint64_t base;
     uint64_t applied;
     uint64_t reached; /* the highest step that is known to have been committed since the last start */
@@ -245,6 +282,10 @@ struct tm_coordinator {
     const char *waiting;
     struct pace pace;
     uint32_t predicted_step_ms; /* of the layout, says the decider; 0: not known */
+    double uneven;              /* what steps take over what they would take shared out anew; 0: not looked at ... */
+    int64_t uneven_ms;          /* ... then */
+    uint32_t shared_out;        /* changes for that alone, since the fleet last changed ... */
+    int64_t shared_out_ms;      /* ... the last of them then */
 
     uint64_t rounds; /* grows whenever a process takes a number over */
     struct known *known;
@@ -265,6 +306,9 @@ struct tm_coordinator {
 
     struct tm_step_loss losses[LOSSES_MAX]; /* by step */
     size_t loss_count;
+    struct tm_step_list steps_told; /* that the record does not have yet */
+    uint64_t logged_step;           /* it has all up to this one */
+    int64_t logged_ms;
     uint32_t told_step_ms;
     uint64_t progress_step;      /* the newest in the record */
     int64_t progress_ms;         /* when it was put there */
@@ -300,6 +344,7 @@ struct tm_coordinator {
     uint32_t told_spot;
     uint32_t told_on_demand;
     uint32_t told_want[TM_RUN_POOLS_MAX];
+    bool told_refused[TM_RUN_POOLS_MAX]; /* by pool: it has no capacity for all that are wanted */
 
     bool starved; /* there are too few workers, or the newest copy set's holders are not here */
     struct cloud_seen cloud;
@@ -312,11 +357,13 @@ struct tm_coordinator {
     uint64_t follow_highest; /* number heard of */
     struct release releases[RELEASES_MAX];
     size_t release_count;
-    bool copy_asked;          /* a copy set is needed before an instance can go */
+    bool copy_asked; /* a copy set is needed before an instance can go */
+    struct steered steered;
     Tmw__Instance *instances; /* plain data: no pointers inside */
     size_t instance_count;
     size_t instance_capacity;
-    bool stuck; /* the record cannot be written: nothing happens that it must know first */
+    bool instances_mixed; /* they are not in the order of their numbers */
+    bool stuck;           /* the record cannot be written: nothing happens that it must know first */
     char stuck_why[TM_MESSAGE_STRING_MAX + 1];
     enum tm_change_cause fence_due; /* that had to wait for it; TM_CHANGED_NONE: none */
     const char *fence_why;
@@ -378,12 +425,31 @@ uint32_t tm_coord__wanted(const struct tm_coordinator *c, uint32_t pool);
 /* May a worker have a seat, as far as its pool is concerned? */
 bool tm_coord__may_sit(const struct tm_coordinator *c, uint64_t id);
 const Tmw__Instance *tm_coord__instance(const struct tm_coordinator *c, uint64_t id); /* NULL: not known */
+/* The instance of a worker or its keeper, by their number. */
+static inline uint64_t tm_coord__place(const struct tm_coordinator *c, uint64_t worker)
+{
+    return tm_instance_of_worker(worker, c->options.workers);
+}
+const Tmw__Instance *tm_coord__instance_of(const struct tm_coordinator *c, uint64_t worker); /* NULL: not known */
+static inline uint32_t tm_coord__workers_each(const struct tm_coordinator *c)
+{
+    return c->options.workers > 1 ? c->options.workers : 1;
+}
 uint64_t tm_coord__bill(const struct tm_coordinator *c, bool on_demand_only);
 
 /* coord_release.c: which instances are given back, and when */
 bool tm_coord__releasing(const struct tm_coordinator *c, uint64_t id);
 void tm_coord__release_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 size_t tm_coord__release_list(struct tm_coordinator *c, uint64_t list[RELEASES_MAX]); /* what the cloud is told */
+/* It goes because somebody says so. False: there is no room for another. */
+bool tm_coord__drain_instance(struct tm_coordinator *c, const Tmw__Instance *instance);
+/* How many are still here that go because somebody says so, of a pool or (UINT32_MAX) of all. */
+uint32_t tm_coord__draining(const struct tm_coordinator *c, uint32_t pool);
+
+/* coord_steer.c: what is ordered of a run that goes on */
+void tm_coord__load_steer(struct tm_coordinator *c, const Tmw__SteerEvent *body);
+void tm_coord__steer_copied(struct tm_coordinator *c, uint64_t step);              /* a set of it is whole */
+void tm_coord__steer_copy_failed(struct tm_coordinator *c, struct tm_outbox *out); /* it has no place */
 
 /* coord_watch.c: who is lost, who hangs */
 void tm_coord__watch(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
@@ -419,20 +485,24 @@ void tm_coord__decisions_tell(struct tm_coordinator *c, struct tm_outbox *out); 
 /* coord_base.c: from what step to go on, who sits where, who fetches what from whom */
 /* The newest step at which every layer can be had. */
 uint64_t tm_coord__best_base(struct tm_coordinator *c);
-/* Where a layer at `step` can be had. `out->set` 0: live. Returns false if nowhere. */
-struct layer_sources {
-    struct tm_hash hash;
-    uint64_t set;
-    uint64_t workers[SOURCES_MAX];
-    size_t worker_count;
-    bool from_file;
-};
+/* Where a layer at `step` can be had. Returns false if nowhere. */
 bool tm_coord__sources(struct tm_coordinator *c, uint32_t layer, uint64_t step, struct layer_sources *out);
 int tm_coord__seat(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision, uint64_t base);
 void tm_coord__send_assign(struct tm_coordinator *c, const struct tm_member *member, struct tm_outbox *out);
 
+void tm_coord__assignment_end(struct tm_coordinator *c); /* what was made for the roster is not true any more */
+
 int tm_coord__foresee(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision,
                       struct tm_roster *out);
+
+/* coord_shares.c: which pipeline gets how many micro-batches */
+void tm_coord__shares_heard(struct tm_coordinator *c, struct known *k, const Tmw__Heartbeat *body);
+/* Pairs members that are alike, and fills slownesses and micro-batches. `stages_free`: no layer is anywhere yet. */
+int tm_coord__share_out(struct tm_coordinator *c, bool stages_free, struct tm_roster *roster);
+/* A change for the sake of shares alone begins: the next one is longer in coming each time. */
+void tm_coord__shared_out(struct tm_coordinator *c, int64_t now_ms);
+/* What steps of the running generation take over what they would take shared out anew; 1: as good as can be. */
+double tm_coord__uneven(struct tm_coordinator *c, int64_t now_ms);
 
 /* coord_follow.c: layers are taken before a planned change */
 /* May the drain begin? Until then, those who will get layers are told to follow them. */
@@ -463,6 +533,11 @@ void tm_coord__sets_deinit(struct tm_coordinator *c);
 /* coord_progress.c: losses, and the failure of the job itself */
 void tm_coord__loss_told(struct tm_coordinator *c, uint64_t step, double loss);
 void tm_coord__losses_heard(struct tm_coordinator *c, const Tmw__Heartbeat *body);
+/* coord_steps.c */
+void tm_coord__steps_heard(struct tm_coordinator *c, Tmw__StepLoss *const *steps, size_t count, uint64_t applied);
+void tm_coord__steps_tell(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__steps_tell_all(struct tm_coordinator *c, uint64_t up_to, struct tm_outbox *out);
+void tm_coord__load_steps(struct tm_coordinator *c, const Tmw__StepsEvent *body);
 void tm_coord__losses_forget(struct tm_coordinator *c, uint64_t base);
 void tm_coord__progress_tell(struct tm_coordinator *c, int64_t now_ms, bool last, struct tm_outbox *out);
 struct why_failed {
@@ -523,6 +598,7 @@ enum tm_job_state tm_coord__state(const struct tm_coordinator *c);
 void tm_coord__record_state(struct tm_coordinator *c, bool sync, struct tm_outbox *out);
 void tm_coord__tell_state(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__tell_rent(struct tm_coordinator *c, struct tm_outbox *out);
+void tm_coord__tell_refusals(struct tm_coordinator *c, struct tm_outbox *out);
 
 /* coord_record.c */
 void tm_coord__record(struct tm_coordinator *c, Tmw__RecordEvent *event, bool sync, struct tm_outbox *out);

@@ -75,6 +75,7 @@ static void welcome(struct tm_coordinator *c, const struct tm_peer *to, uint64_t
     body.layers = c->options.layers;
     body.steps = c->options.steps;
     body.micro_batches = c->options.micro_batches;
+    body.log_steps = c->options.log_steps;
     body.nonce = nonce;
     TM_BODY(message, WELCOME, welcome, &body);
     tm_outbox_send(out, to, &message);
@@ -168,6 +169,11 @@ void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_messa
         return;
     }
     if (!fits(c, &from, hello, out)) return;
+    if (from.role == TM_ROLE_AGENT && hello->instance != 0 && hello->instance != tm_coord__place(c, from.id)) {
+        refuse(c, &from,
+               "the job has another number of workers an instance (fleet.workers): give it the job's own file", out);
+        return;
+    }
     struct known *k = tm_coord__find(c, from.role, from.id);
     if (k == NULL) k = tm_coord__add(c, from.role, from.id);
     if (k == NULL) { /* for want of memory it is not answered, and asks again */
@@ -215,6 +221,7 @@ static void acknowledge(struct tm_coordinator *c, const struct known *k, uint64_
     body.newest_set = c->newest_set;
     const struct copy_set *durable = tm_coord__newest_good(c);
     body.durable_step = durable == NULL ? 0 : durable->step;
+    body.logged_step = c->logged_step; /* put down before this is sent: it is synced */
     body.copy_closed = c->copying.set != c->newest_set;
     TM_BODY(message, HEARTBEAT_ACK, heartbeat_ack, &body);
     tm_outbox_send(out, &k->peer, &message);
@@ -269,6 +276,7 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
     k->waiting_for = body->waiting_for;
     k->progress = body->progress;
     k->step_ms = body->step_ms;
+    tm_coord__shares_heard(c, k, body);
     k->copied_set = body->copied_set;
     if (body->copied_set > c->newest_set && body->copied_set < UINT64_MAX / 2) c->newest_set = body->copied_set;
     /* One that obeys the generation and has not started in it, a spare for example, may have steps of a past that was

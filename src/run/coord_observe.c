@@ -32,6 +32,7 @@ void tm_coord__observe_start(struct tm_coordinator *c, int64_t now_ms)
 {
     double factor = c->pace.factor > 0 ? c->pace.factor : 1;
     c->pace = (struct pace){.started_ms = now_ms, .factor = factor};
+    c->uneven = 0;
     tm_bottleneck_init(&c->pace.detector, &watching);
     window_begin(c, now_ms);
 }

@@ -36,10 +36,12 @@ void tm_coord__losses_heard(struct tm_coordinator *c, const Tmw__Heartbeat *body
 {
     bool past = tm_coord__runs(c) && body->generation != c->generation;
     for (size_t i = 0; i < body->n_losses && !past; i++) {
+        if (body->losses[i]->unknown) continue;
         uint64_t step = body->losses[i]->step;
         if (step > 0 && step <= c->options.steps && step - 1 <= body->applied)
             tm_coord__loss_told(c, step + TM_PLANTED(loss_shifted), body->losses[i]->loss);
     }
+    if (!past) tm_coord__steps_heard(c, body->losses, body->n_losses, body->applied);
     if (body->step_ms > 0) c->told_step_ms = body->step_ms;
 }
 
@@ -81,7 +83,9 @@ void tm_coord__progress_tell(struct tm_coordinator *c, int64_t now_ms, bool last
 
 void tm_coordinator__last_words(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
-    if (!tm_coord__ended(c)) tm_coord__progress_tell(c, now_ms, true, out);
+    if (tm_coord__ended(c)) return;
+    tm_coord__steps_tell_all(c, c->applied, out);
+    tm_coord__progress_tell(c, now_ms, true, out);
 }
 
 void tm_coord__fail(struct tm_coordinator *c, int64_t now_ms, const struct why_failed *why, struct tm_outbox *out)

@@ -354,6 +354,7 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
     case TMW__RECORD_EVENT__BODY_SET_WHOLE:
         if (event->set_whole->generation == c->started.generation && event->set_whole->step > c->reached)
             c->reached = event->set_whole->step;
+        tm_coord__steer_copied(c, event->set_whole->step);
         return load_set(c, event->set_whole, e);
     case TMW__RECORD_EVENT__BODY_SET_BAD:
         for (size_t i = 0; i < c->set_count; i++)
@@ -374,6 +375,9 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
         return load_fingerprint(c, event->fingerprint, e);
     case TMW__RECORD_EVENT__BODY_PROGRESS:
         load_progress(c, event->progress);
+        return 0;
+    case TMW__RECORD_EVENT__BODY_STEPS:
+        tm_coord__load_steps(c, event->steps);
         return 0;
     case TMW__RECORD_EVENT__BODY_FAILURE:
         tm_coord__load_failure(c, event->failure);
@@ -401,6 +405,9 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
         return 0;
     case TMW__RECORD_EVENT__BODY_FINISHED_STEP:
         c->loaded_finished = true;
+        return 0;
+    case TMW__RECORD_EVENT__BODY_STEER:
+        tm_coord__load_steer(c, event->steer);
         return 0;
     default:
         return 0;

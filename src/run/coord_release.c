@@ -15,16 +15,27 @@ bool tm_coord__releasing(const struct tm_coordinator *c, uint64_t id)
 
 /* ---- which ---- */
 
-/* How little it is missed: the higher, the less. One that is about to be preempted comes before all that stay. */
-static int dispensable(struct tm_coordinator *c, int64_t now_ms, const Tmw__Instance *instance)
+static int dispensable_worker(struct tm_coordinator *c, int64_t now_ms, uint64_t worker)
 {
-    const struct known *k = tm_coord__find(c, TM_ROLE_WORKER, instance->id);
-    const struct tm_member *member = tm_roster_find(&c->roster, instance->id);
-    if (instance->announced) return 5;
+    const struct known *k = tm_coord__find(c, TM_ROLE_WORKER, worker);
+    const struct tm_member *member = tm_roster_find(&c->roster, worker);
     if (k == NULL || !k->registered) return member == NULL ? 4 : 0; /* one that is silent may come back with state */
     if (tm_coord__noticed(c, k, now_ms)) return 3;
     bool needed = member != NULL && (!member->spare || member->remote);
     return needed || tm_coord__remote(c, k, now_ms) ? 1 : 2;
+}
+
+/* How little it is missed: the higher, the less. One that is about to be preempted comes before all that stay; of
+ * several workers the one that is missed most counts. */
+static int dispensable(struct tm_coordinator *c, int64_t now_ms, const Tmw__Instance *instance)
+{
+    int least = 5;
+    if (instance->announced) return least;
+    for (uint32_t w = 0; w < tm_coord__workers_each(c); w++) {
+        int rank = dispensable_worker(c, now_ms, tm_worker_of_instance(instance->id, w, c->options.workers));
+        if (rank < least) least = rank;
+    }
+    return least;
 }
 
 static size_t running(const struct tm_coordinator *c, uint32_t pool)
@@ -72,9 +83,32 @@ static void choose_all(struct tm_coordinator *c, int64_t now_ms, uint32_t pool)
         if (instance == NULL) return;
         c->releases[c->release_count++] = (struct release){.id = instance->id, .pool = pool};
     }
-    for (size_t i = c->release_count; i-- > 0;) /* wanted after all, as long as the cloud has not been told */
-        if (c->releases[i].pool == pool && !c->releases[i].ordered && running(c, pool) < want + chosen(c, pool))
+    for (size_t i = c->release_count; i-- > 0;) { /* wanted after all, as long as the cloud has not been told */
+        const struct release *release = &c->releases[i];
+        if (release->pool == pool && !release->ordered && !release->drained &&
+            running(c, pool) < want + chosen(c, pool))
             forget(c, i);
+    }
+}
+
+bool tm_coord__drain_instance(struct tm_coordinator *c, const Tmw__Instance *instance)
+{
+    size_t i = 0;
+    while (i < c->release_count && c->releases[i].id != instance->id)
+        i++;
+    if (i == RELEASES_MAX) return false;
+    if (i == c->release_count)
+        c->releases[c->release_count++] = (struct release){.id = instance->id, .pool = tm_coord__pool(c, instance)};
+    c->releases[i].drained = true;
+    return true;
+}
+
+uint32_t tm_coord__draining(const struct tm_coordinator *c, uint32_t pool)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < c->release_count; i++)
+        count += c->releases[i].drained && (pool == UINT32_MAX || c->releases[i].pool == pool);
+    return count;
 }
 
 /* ---- when ---- */
@@ -90,7 +124,7 @@ static bool copies_elsewhere(struct tm_coordinator *c)
             if (part->layer != l || tm_coord__is_bad(c, set->set, l, part->holder, set->step)) continue;
             const struct known *k = tm_coord__find(c, TM_ROLE_WORKER, part->holder);
             bool here = k != NULL && k->registered && k->peer.incarnation == part->holder_incarnation;
-            found = part->holder == 0 || (here && !tm_coord__releasing(c, part->holder));
+            found = part->holder == 0 || (here && !tm_coord__releasing(c, tm_coord__place(c, part->holder)));
         }
         if (!found) return false;
     }
@@ -100,10 +134,12 @@ static bool copies_elsewhere(struct tm_coordinator *c)
 static bool may_go(struct tm_coordinator *c, uint64_t id)
 {
     if (TM_PLANTED(release_unsafe)) return true;
-    const struct tm_member *member = tm_roster_find(&c->roster, id);
-    if (member != NULL && !member->spare) return false;
+    for (uint32_t w = 0; w < tm_coord__workers_each(c); w++) {
+        const struct tm_member *member = tm_roster_find(&c->roster, tm_worker_of_instance(id, w, c->options.workers));
+        if (member != NULL && !member->spare) return false;
+    }
     for (size_t p = 0; p < c->copying.part_count; p++)
-        if (c->copying.parts[p].holder == id) return false;
+        if (c->copying.parts[p].holder != 0 && tm_coord__place(c, c->copying.parts[p].holder) == id) return false;
     if (copies_elsewhere(c)) return true;
     c->copy_asked = true;
     return false;
@@ -115,8 +151,8 @@ void tm_coord__release_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_
         const Tmw__Instance *instance = tm_coord__instance(c, c->releases[i].id);
         if (instance == NULL || instance->end_ms != 0) forget(c, i);
     }
-    if (!c->rents || tm_coord__ended(c)) return;
-    for (uint32_t i = 0; i < (c->options.pools > 0 ? c->options.pools : 2); i++)
+    if ((!c->rents && c->release_count == 0) || tm_coord__ended(c)) return;
+    for (uint32_t i = 0; c->rents && i < (c->options.pools > 0 ? c->options.pools : 2); i++)
         choose_all(c, now_ms, i);
     if (c->phase != TM_COORDINATOR_RUNNING) return; /* who is needed is not known before a generation runs */
     for (size_t i = 0; i < c->release_count; i++) {

@@ -33,6 +33,7 @@ uint64_t tm_coord__filed_step(struct tm_coordinator *c)
 static void stopped(struct tm_coordinator *c, int64_t now_ms, uint64_t step, bool quiet, struct tm_outbox *out)
 {
     tm_coord__copy_abandon(c, now_ms, out);
+    tm_coord__steps_tell_all(c, c->applied, out);
     tm_coord__progress_tell(c, now_ms, true, out);
     tm_coord__enter(c, TM_COORDINATOR_STOPPED, now_ms);
     c->stopped_step = step;

@@ -42,10 +42,13 @@ void tm_coordinator_destroy(struct tm_coordinator *c)
     tm_coord__follow_forget(c);
     tm_roster_deinit(&c->roster);
     tm_roster_deinit(&c->started);
+    tm_roster_deinit(&c->before);
+    tm_coord__assignment_end(c);
     tm_free(c->started_dead);
     tm_free(c->bad);
     tm_free(c->instances);
     tm_free(c->decisions.observed);
+    tm_step_list_clear(&c->steps_told);
     tm_free(c);
 }
 
@@ -146,7 +149,7 @@ bool tm_coord__noticed(const struct tm_coordinator *c, const struct known *k, in
 bool tm_coord__usable(const struct tm_coordinator *c, const struct known *k, int64_t now_ms)
 {
     return k->peer.role == TM_ROLE_WORKER && k->registered && now_ms >= k->quarantine_until_ms &&
-           !tm_coord__noticed(c, k, now_ms) && !tm_coord__releasing(c, k->peer.id);
+           !tm_coord__noticed(c, k, now_ms) && !tm_coord__releasing(c, tm_coord__place(c, k->peer.id));
 }
 
 static bool seated(const struct tm_coordinator *c, const struct known *k)
@@ -197,7 +200,7 @@ static void expect_members(struct tm_coordinator *c, int64_t now_ms)
 static void recall_the_dead(struct tm_coordinator *c)
 {
     for (size_t i = 0; i < c->started.member_count; i++) {
-        const Tmw__Instance *instance = tm_coord__instance(c, c->started.members[i].id);
+        const Tmw__Instance *instance = tm_coord__instance_of(c, c->started.members[i].id);
         if (instance != NULL && instance->end_ms != 0) c->started_dead[i] = true;
     }
 }
@@ -320,6 +323,7 @@ void tm_coordinator_tick(struct tm_coordinator *c, int64_t now_ms, int64_t utc_m
     tm_coord__tell_state(c, out);
     tm_coord__tell_rent(c, out);
     tm_coord__observe_tell(c, now_ms, out);
+    tm_coord__steps_tell(c, now_ms, out);
     tm_coord__progress_tell(c, now_ms, false, out);
     tm_coord__copy_pump(c, now_ms, out);
     tm_coord__resend(c, now_ms, out);

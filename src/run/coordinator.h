@@ -8,6 +8,10 @@
  *      |                                   \------------------ a member is lost -----------------------|
  *      \-------------------------------------- all hold their layers at the base step ----------------/
  *
+ * An instance may have several workers. What the cloud says of it is true of each of them; it is given back when none
+ * of them is needed. Seats go to workers so that replicas of a stage are on different instances and neighbouring stages
+ * on one (coord_base.c), copies to holders on another instance than their source (coord_copy.c).
+ *
  * Before it drains, while all train on, workers that will get layers follow them (coord_follow.c). So at the change
  * nothing is left to move; if something is, it is fetched in ASSIGNED. Anchors may be remotes (options.remotes): they
  * report and keep copies like all others, and get no seat.
@@ -79,9 +83,16 @@ struct tm_coordinator_options {
     int64_t durable_wait_ms;    /* for holders of the newest set that are neither here nor known to be gone */
     uint32_t predicted_step_ms; /* where the decider predicts none for its layout; 0: none */
     uint32_t copies;            /* of each layer, in peers' memory */
+    uint32_t votes_direct_max;  /* in a generation of up to so many seats each member tells each other; 0: 16 */
+    uint32_t vote_fan;          /* branches of the tree of flags in larger ones; 0: 8 */
+    uint32_t workers;           /* an instance, all lost together (wire/message.h says how they are numbered); 0: 1 */
     uint32_t pools;             /* that the job may choose from; 0: there is no choice */
-    uint32_t remotes;           /* so many anchors keep copies and do not train (tiering); the others train */
+    /* Of their instances, as the job has it, in thousandths (layout/shares.h); 0: as usual. */
+    uint32_t pool_slowness[TM_RUN_POOLS_MAX];
+    bool speeds_alike; /* all instances share one machine: that one seems slow says nothing */
+    uint32_t remotes;  /* so many anchors keep copies and do not train (tiering); the others train */
     bool copies_to_files;
+    bool log_steps; /* the record has every step that was committed (coord_steps.c) */
     uint32_t sets_kept;
     uint32_t
         failures_max; /* so many tries that end without a new step, and the job fails (coord_failure.c); 0: never */
@@ -129,6 +140,12 @@ void tm_coordinator_record_stuck(struct tm_coordinator *coordinator, const char 
  * without a new copy set; what is not in files is lost. */
 void tm_coordinator_stop(struct tm_coordinator *coordinator, int64_t now_ms, const char *reason, bool at_once,
                          struct tm_outbox *out);
+
+/* Another limit, an instance that goes, a copy now: recorded, then carried out as the job goes on. -TM_EINPUT: a limit
+ * that is passed already; -TM_ENOTFOUND: no such instance is here; -TM_EBUSY: the job ends, or makes no copies;
+ * -TM_EFULL: the record cannot be written now; -TM_ELIMIT: too many are to go. */
+int tm_coordinator__steer(struct tm_coordinator *coordinator, const struct tm_steer_order *order, struct tm_outbox *out,
+                          struct tm_error *e);
 
 /* The program has to end now, and the job goes on later: what was heard since the last event goes into the record. */
 void tm_coordinator__last_words(struct tm_coordinator *coordinator, int64_t now_ms, struct tm_outbox *out);

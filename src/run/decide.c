@@ -1,5 +1,7 @@
 #include "run/decide.h"
 
+static const double least_uneven = 1.1;
+
 /* Cuts layers into stages as evenly as whole layers allow. */
 static void cut_layers(uint32_t layers, uint32_t stages, uint32_t stage_first[])
 {
@@ -22,6 +24,7 @@ static void use_all(void *context, const struct tm_run_view *view, struct tm_run
     out->pipelines = pipelines;
     out->stages = stages;
     cut_layers(view->layers, stages, out->stage_first);
+    out->share = view->uneven >= least_uneven;
 }
 
 struct tm_decider tm_decider_use_all(struct tm_use_all *rule)

@@ -4,6 +4,7 @@
 #define TM_RUN_DECIDE_H
 
 #include "base/text.h"
+#include "run/steer.h"
 #include "wire/roster.h"
 
 enum { TM_RUN_POOLS_MAX = 64 };
@@ -79,7 +80,9 @@ struct tm_run_view {
     uint64_t copied_step;  /* of the newest whole set */
     uint64_t copy_ms;      /* what the newest took; 0: not known */
     uint32_t step_ms;      /* of the last step; 0: not known */
+    double uneven;         /* step time over that if micro-batches were shared out anew; >= 1 */
     int64_t elapsed_ms;    /* since the job began, in real time */
+    struct tm_run_limits limits;
     struct tm_run_cloud cloud;
     const struct tm_decision_ear *ear; /* NULL: none */
 };
@@ -89,6 +92,7 @@ struct tm_run_decision {
     uint32_t stages;
     uint32_t stage_first[TM_STAGES_MAX + 1];
     uint32_t predicted_step_ms; /* of that layout; 0: not known */
+    bool share;                 /* by the speeds that were measured, micro-batches are to be shared out anew */
     bool copy;
     bool rents;         /* the next two count; else what there is is kept */
     uint32_t want_spot; /* instances to have in all, of each kind */

@@ -3,7 +3,9 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "layout/recorded.h"
+#include "layout/shares.h"
 #include "policy/facts_record.h"
+#include "wire/roster.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -177,11 +179,39 @@ static int take_decision(struct tm_decide_again *again, uint64_t sequence, const
     return rc;
 }
 
+/* ---- shares ---- */
+
+static void take_generation(struct tm_decide_again *again, const Tmw__GenerationEvent *body)
+{
+    uint32_t slowness[TM_MEMBERS_MAX] = {0}, shares[TM_MEMBERS_MAX];
+    const Tmw__Layout *layout = body->layout;
+    uint64_t sum = 0;
+    if (!body->started || layout == NULL) return;
+    again->result.generations++;
+    bool can_be = layout->pipelines > 0 && layout->pipelines <= TM_MEMBERS_MAX && layout->n_stages > 0 &&
+                  layout->n_stages <= TM_STAGES_MAX && layout->n_micro_batches == layout->pipelines;
+    for (size_t p = 0; can_be && p < layout->pipelines; p++)
+        sum += layout->micro_batches[p];
+    can_be = can_be && sum >= layout->pipelines && sum <= UINT32_MAX;
+    for (size_t i = 0; can_be && i < layout->n_members; i++) {
+        const Tmw__Member *member = layout->members[i];
+        uint32_t its = member->slowness > 0 ? member->slowness : TM_SLOWNESS_USUAL;
+        can_be = member->spare || (member->pipeline < layout->pipelines && its <= TM_SLOWNESS_MAX);
+        if (can_be && !member->spare && its > slowness[member->pipeline]) slowness[member->pipeline] = its;
+    }
+    for (size_t p = 0; can_be && p < layout->pipelines; p++)
+        can_be = slowness[p] > 0;
+    if (can_be) (void)tm_shares_make(slowness, layout->pipelines, (uint32_t)layout->n_stages, (uint32_t)sum, shares);
+    bool same = can_be && memcmp(shares, layout->micro_batches, layout->pipelines * sizeof *shares) == 0;
+    again->result.shared_otherwise += !same;
+}
+
 int tm_decide_again_take(struct tm_decide_again *again, uint64_t sequence, const Tmw__RecordEvent *event,
                          struct tm_error *e)
 {
     int rc = 0;
     if (event->body_case == TMW__RECORD_EVENT__BODY_POLICY) rc = take_policy(again, event->policy, e);
     if (event->body_case == TMW__RECORD_EVENT__BODY_DECISION) rc = take_decision(again, sequence, event, e);
+    if (event->body_case == TMW__RECORD_EVENT__BODY_GENERATION) take_generation(again, event->generation);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "event %llu of the record", (unsigned long long)sequence);
 }

@@ -1,6 +1,7 @@
 /* Decides a recorded job again: the policy is made from what the record says it was made from, told and asked what it
  * was told and asked, and every answer is compared with the one that was given. The policy of the record must answer
- * the same in everything; another one is asked the same, and compared in what would have been carried out. */
+ * the same in everything; another one is asked the same, and compared in what would have been carried out. And the
+ * micro-batches of every generation are shared out again by the slownesses that its layout names. */
 #ifndef TM_RUN_DECIDE_AGAIN_H
 #define TM_RUN_DECIDE_AGAIN_H
 
@@ -27,6 +28,8 @@ struct tm_decided_again {
     uint64_t different;
     uint64_t unknown;                  /* not judged: the record lacks what came before them, or there was no answer */
     uint64_t policies;                 /* coordinators that decided */
+    uint64_t generations;              /* that started ... */
+    uint64_t shared_otherwise;         /* ... and were shared out otherwise than their members' slownesses say */
     struct tm_decided_otherwise first; /* where different > 0 */
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "layout/mixed.h"
 #include "layout/recorded.h"
 #include "policy/facts_record.h"
 #include "run/fleet_watch.h"
@@ -31,6 +32,10 @@ struct question {
     int interval;
     int copy_due;
     int only_one_replica;
+    int limits_set; /* that were ordered: 1 a deadline, 2 a budget */
+    int deadline_s;
+    int budget_cents;
+    int uneven_percent;
 };
 
 /* Steps of the standing layout, as they are told. */
@@ -66,9 +71,18 @@ struct tm_policy_decider {
     struct tm_text cost_text;
 };
 
+/* Of an instance. */
+static int workers_each(const struct tm_policy_decider *decider)
+{
+    return decider->rule.workers > 1 ? decider->rule.workers : 1;
+}
+
 static int observe(void *context, int count, int arrived, int lost, struct tm_error *e)
 {
     struct tm_policy_decider *decider = context;
+    count *= workers_each(decider);
+    arrived *= workers_each(decider);
+    lost *= workers_each(decider);
     int rc = tm_policy_observe(decider->policy, count, arrived, lost, e);
     if (rc == 0 && decider->ear != NULL) decider->ear->observed(decider->ear->context, count, arrived, lost);
     return rc;
@@ -77,6 +91,7 @@ static int observe(void *context, int count, int arrived, int lost, struct tm_er
 static void hint(void *context, int losing, double in_s)
 {
     struct tm_policy_decider *decider = context;
+    losing *= workers_each(decider);
     tm_policy_hint(decider->policy, losing, in_s);
     if (decider->ear != NULL) decider->ear->hinted(decider->ear->context, losing, in_s);
 }
@@ -165,21 +180,28 @@ static double speed_of(const struct tm_policy_decider *decider, const struct tm_
     return !view->cloud.known && decider->rule.speed > 0 ? decider->rule.speed : 1;
 }
 
-static double usd_or_nan(uint64_t microusd)
+/* The price of one worker, of what an instance costs. */
+static double usd_each(const struct tm_policy_decider *decider, uint64_t microusd)
 {
-    return microusd > 0 ? (double)microusd / 1e6 : NAN;
+    return microusd > 0 ? (double)microusd / 1e6 / workers_each(decider) : NAN;
 }
 
-/* Instances of the cloud that run, and those of them that have a notice. */
-static int running(const struct tm_run_view *view, bool spot, int *out_leaving)
+/* So many instances as workers; what is not known stays so. */
+static int as_workers(const struct tm_policy_decider *decider, int64_t instances)
+{
+    return (int)(instances > 0 ? instances * workers_each(decider) : instances);
+}
+
+/* Workers of the cloud's instances that run, and of those of them that have a notice. */
+static int running(const struct tm_policy_decider *decider, const struct tm_run_view *view, bool spot, int *out_leaving)
 {
     int count = 0;
     *out_leaving = 0;
     for (size_t i = 0; i < view->cloud.instance_count; i++) {
         const Tmw__Instance *instance = &view->cloud.instances[i];
         if ((instance->spot != 0) != spot || instance->end_ms != 0) continue;
-        count++;
-        *out_leaving += instance->announced != 0;
+        count += workers_each(decider);
+        *out_leaving += instance->announced != 0 ? workers_each(decider) : 0;
     }
     return count;
 }
@@ -211,7 +233,7 @@ static void show_pools(const struct tm_policy_decider *decider, const struct tm_
 {
     const struct tm_facts_limits *limits = &facts->limits;
     int leaving, none, beside = limits->anchors_train ? 0 : limits->anchors; /* keep copies, do not train */
-    int spot = running(view, true, &leaving), on_demand = running(view, false, &none);
+    int spot = running(decider, view, true, &leaving), on_demand = running(decider, view, false, &none);
     int keeping = on_demand < beside ? on_demand : beside, joined = anchors_here(view);
     int training = joined < facts->after ? joined : facts->after;
     /* of those that run, more than are wanted are about to be released */
@@ -226,15 +248,15 @@ static void show_pools(const struct tm_policy_decider *decider, const struct tm_
     struct tm_pool *pools = facts->pools;
     pools[0] = (struct tm_pool){.market = TM_POOL_SPOT,
                                 .role = TM_POOL_TRAINS,
-                                .price_usd_h = usd_or_nan(view->cloud.spot_microusd_h),
+                                .price_usd_h = usd_each(decider, view->cloud.spot_microusd_h),
                                 .here = spot_here,
                                 .leaving = leaving,
                                 .ordered = spot_coming,
-                                .offered = (int)view->cloud.spot_offered,
+                                .offered = as_workers(decider, view->cloud.spot_offered),
                                 .start_s = spot_start_s};
     pools[1] = (struct tm_pool){.market = TM_POOL_ON_DEMAND,
                                 .role = TM_POOL_TRAINS,
-                                .price_usd_h = usd_or_nan(view->cloud.on_demand_microusd_h),
+                                .price_usd_h = usd_each(decider, view->cloud.on_demand_microusd_h),
                                 .here = training,
                                 .ordered = at_least_0(coming - training),
                                 .offered = -1,
@@ -304,12 +326,12 @@ static void show_choices(const struct tm_policy_decider *decider, const struct t
         facts->pools[i] = (struct tm_pool){.market = rule->pools[i].market,
                                            .role = TM_POOL_TRAINS,
                                            .zone = i,
-                                           .price_usd_h = usd_or_nan(told->microusd_h),
-                                           .ordered = (int)told->starting,
-                                           .offered = (int)told->offered,
+                                           .price_usd_h = usd_each(decider, told->microusd_h),
+                                           .ordered = as_workers(decider, told->starting),
+                                           .offered = as_workers(decider, told->offered),
                                            .start_s = rule->pools[i].start_s,
                                            .group = rule->pools[i].group,
-                                           .refused = (int)told->refused,
+                                           .refused = as_workers(decider, told->refused),
                                            .speed = rule->pools[i].speed};
     }
     for (size_t i = 0; i < view->worker_count; i++)
@@ -318,8 +340,8 @@ static void show_choices(const struct tm_policy_decider *decider, const struct t
     for (size_t i = 0; i < view->cloud.instance_count; i++) {
         const Tmw__Instance *instance = &view->cloud.instances[i];
         if (instance->pool >= (uint32_t)rule->pool_count) continue;
-        running[instance->pool] += instance->end_ms == 0 && !instance->announced;
-        lost[instance->pool] += instance->end_ms != 0 && !instance->released;
+        running[instance->pool] += instance->end_ms == 0 && !instance->announced ? workers_each(decider) : 0;
+        lost[instance->pool] += instance->end_ms != 0 && !instance->released ? workers_each(decider) : 0;
     }
     for (int i = 0; i < rule->pool_count; i++) { /* those whose workers have not joined yet are on their way, too */
         facts->pools[i].ordered += at_least_0(running[i] - facts->pools[i].here);
@@ -401,10 +423,18 @@ static double efficiency(struct tm_policy_decider *decider, const struct tm_run_
     return made > 0 ? made / decider->best_samples : NAN;
 }
 
+/* In real time since the job began; 0: none. */
+static double deadline_of(const struct tm_policy_decider *decider, const struct tm_run_view *view)
+{
+    if (!view->limits.deadline_set || decider->rule.deadline_moot) return decider->rule.deadline_s;
+    return view->limits.deadline_s / speed_of(decider, view);
+}
+
 static void fill_facts(struct tm_policy_decider *decider, const struct tm_run_view *view, struct tm_facts *facts)
 {
     const struct tm_policy_rule *rule = &decider->rule;
     double speed = speed_of(decider, view), elapsed_s = (double)view->elapsed_ms / 1000;
+    double deadline_s = deadline_of(decider, view);
     *facts = (struct tm_facts){
         .now_s = elapsed_s * speed,
         .speed = speed,
@@ -417,12 +447,13 @@ static void fill_facts(struct tm_policy_decider *decider, const struct tm_run_vi
                    .every_alone_s = (double)rule->copy_every_alone_ms / 1000 * speed},
         .losses = tm_fleet_losses__of(&view->cloud, (int64_t)(rule->interval_s * 1000)),
         .limits = {.workers_min = rule->workers_min > 1 ? rule->workers_min : 1,
-                   .workers_max = rule->workers_max,
-                   .anchors = rule->anchors,
+                   .workers_max = as_workers(decider, rule->workers_max),
+                   .anchors = as_workers(decider, rule->anchors),
                    .anchors_train = rule->anchors_train,
-                   .seconds_left = (rule->deadline_s - elapsed_s) * speed,
-                   .budget_usd = rule->budget_usd,
+                   .seconds_left = (deadline_s - elapsed_s) * speed,
+                   .budget_usd = view->limits.budget_set ? view->limits.budget_usd : rule->budget_usd,
                    .bill_usd = bill_usd(decider, view)}};
+    if (workers_each(decider) > 1) facts->losses.together = 1;
     show_fleet(decider, view, facts);
     facts->progress.step_s = measured_step_s(decider, view, facts->standing.layout);
     /* Nobody knows how far it is to the end before a step of a job's own command has been seen. */
@@ -431,7 +462,8 @@ static void fill_facts(struct tm_policy_decider *decider, const struct tm_run_vi
     double steps_left = view->steps > view->applied ? (double)(view->steps - view->applied) : 0;
     facts->progress.samples_left = known ? steps_left * rule->samples_per_step : INFINITY;
     facts->progress.efficiency = efficiency(decider, view, facts);
-    facts->limits.has_deadline = rule->deadline_s > 0 && known;
+    facts->progress.uneven = view->uneven > 1 ? view->uneven : 0;
+    facts->limits.has_deadline = deadline_s > 0 && known;
 }
 
 /* ---- asking ---- */
@@ -441,7 +473,8 @@ static int price_microusd_h(double price_usd_h)
     return isfinite(price_usd_h) ? (int)lround(fmin(price_usd_h, 2000) * 1e6) : -1;
 }
 
-static struct question question_of(const struct tm_policy_decider *decider, const struct tm_facts *facts)
+static struct question question_of(const struct tm_policy_decider *decider, const struct tm_run_limits *limits,
+                                   const struct tm_facts *facts)
 {
     const struct tm_facts_copies *copies = &facts->copies;
     struct question question;
@@ -467,6 +500,10 @@ static struct question question_of(const struct tm_policy_decider *decider, cons
     question.copy_due = copies->uncopied && (copies->since_s < 0 || copies->last || !decider->answered ||
                                              copies->since_s >= decider->answer.copy_every_s);
     question.only_one_replica = copies->only_one_replica;
+    question.limits_set = (limits->deadline_set ? 1 : 0) + (limits->budget_set ? 2 : 0);
+    question.deadline_s = (int)fmin(limits->deadline_s, 1e9);
+    question.budget_cents = (int)fmin(limits->budget_usd * 100, 1e9);
+    question.uneven_percent = (int)lround(fmin(facts->progress.uneven, 1e6) * 100);
     return question;
 }
 
@@ -514,6 +551,29 @@ static void ask(struct tm_policy_decider *decider, const struct tm_run_view *vie
 
 /* ---- what becomes of the answer ---- */
 
+static uint32_t instances_for(const struct tm_policy_decider *decider, int workers)
+{
+    int each = workers_each(decider);
+    return (uint32_t)((workers + each - 1) / each);
+}
+
+/* Of the instances that are to train, over what the layout says. */
+static double mixed_speed(const struct tm_policy_decider *decider, const struct tm_run_view *view, int layout,
+                          int group)
+{
+    const struct tm_policy_rule *rule = &decider->rule;
+    int counts[TM_POOLS_MAX] = {0};
+    double speeds[TM_POOLS_MAX] = {0};
+    if (rule->pool_count == 0) return 1;
+    for (int i = 0; i < rule->pool_count; i++)
+        speeds[i] = rule->pools[i].speed;
+    for (size_t i = 0; i < view->worker_count; i++) {
+        int pool = view->workers[i].pool;
+        if (pool >= 0 && pool < rule->pool_count && rule->pools[pool].group == group) counts[pool]++;
+    }
+    return fmax(1e-9, tm_layout_mixed(rule->layouts, layout, counts, speeds, rule->pool_count));
+}
+
 static void carry_out(const struct tm_policy_decider *decider, const struct tm_decision *answer,
                       const struct tm_run_view *view, struct tm_run_decision *out)
 {
@@ -521,14 +581,15 @@ static void carry_out(const struct tm_policy_decider *decider, const struct tm_d
     const struct tm_layout *layout = &layouts->list[answer->layout];
     const struct tm_cut *cut = &layouts->cuts[layout->stages];
     const struct tm_policy_rule *rule = &decider->rule;
-    *out = (struct tm_run_decision){.copy = answer->copy,
+    *out = (struct tm_run_decision){.share = answer->share,
+                                    .copy = answer->copy,
                                     .rents = answer->rents,
-                                    .want_spot = (uint32_t)answer->want_spot,
-                                    .want_on_demand = (uint32_t)answer->want_on_demand,
+                                    .want_spot = instances_for(decider, answer->want_spot),
+                                    .want_on_demand = instances_for(decider, answer->want_on_demand),
                                     .stop = answer->stop,
                                     .why = tm_why_words(answer->why)};
     for (int i = 0; i < rule->pool_count; i++) {
-        out->want[i] = (uint32_t)answer->want[i];
+        out->want[i] = instances_for(decider, answer->want[i]);
         if (rule->pools[i].group == answer->group) out->pools |= (uint64_t)1 << i;
     }
     bool fits = layout->pipelines > 0 && layout->stages <= TM_STAGES_MAX && layout->stages <= (int)view->layers &&
@@ -539,8 +600,10 @@ static void carry_out(const struct tm_policy_decider *decider, const struct tm_d
     out->stages = (uint32_t)layout->stages;
     bool told = !decider->rule.steps_unknown;
     if (decider->rule.workers_max > 0 && !view->cloud.known) told = false; /* layouts are timed by the cloud's clock */
-    out->predicted_step_ms =
-        told ? (uint32_t)lround(layout->step_s / answer->pace * 1000 / speed_of(decider, view)) : 0;
+    out->predicted_step_ms = told ? (uint32_t)lround(layout->step_s / answer->pace /
+                                                     mixed_speed(decider, view, answer->layout, answer->group) * 1000 /
+                                                     speed_of(decider, view))
+                                  : 0;
     for (int s = 0; s <= layout->stages; s++)
         out->stage_first[s] = (uint32_t)cut->first[s];
 }
@@ -567,7 +630,7 @@ static void decide(void *context, const struct tm_run_view *view, struct tm_run_
     decider->ear = view->ear;
     if (told) learn(decider, view);
     fill_facts(decider, view, &facts);
-    struct question question = question_of(decider, &facts);
+    struct question question = question_of(decider, &view->limits, &facts);
     bool same = decider->answered && memcmp(&question, &decider->asked, sizeof question) == 0;
     if (!same || facts.now_s >= decider->answer.until_s) {
         ask(decider, view, &facts);

@@ -3,6 +3,9 @@
  * The same code decides in both, so a simulation predicts a run. The forecast is the policy's too, learned from the
  * instances that the cloud has listed.
  *
+ * Of instances with several workers (rule.workers), facts and layouts count workers: a pool has so many times as many,
+ * at so much less each, and what is wanted is whole instances again. They come and go together, as the policy sees.
+ *
  * Layouts, costs and facts are in the cloud's time, as in the simulator; real time may pass faster. */
 #ifndef TM_RUN_DECIDE_POLICY_H
 #define TM_RUN_DECIDE_POLICY_H
@@ -28,6 +31,7 @@ struct tm_policy_rule {
     bool steps_unknown; /* nobody knows what steps take: layouts tell which is faster, not how fast */
     double speed;       /* the cloud's seconds in one on the wall, as far as is known before it says so; 0: 1 */
     double interval_s;  /* of the forecast and the look-ahead, in the cloud's time */
+    int workers;        /* of an instance; 0: 1. The next four count instances, but for workers_min */
     int workers_min;
     int workers_max; /* that train; 0: what there is, nothing is rented or given back */
     int anchors;     /* on-demand instances that hold copies */
@@ -35,6 +39,7 @@ struct tm_policy_rule {
     double samples_per_step;                 /* with a deadline or a budget */
     double deadline_s;                       /* real time since the job began; 0: none */
     double budget_usd;                       /* 0: none */
+    bool deadline_moot;                      /* nothing can be done about one: spot instances alone are allowed */
     struct tm_rule_pool pools[TM_POOLS_MAX]; /* by number */
     int pool_count;                          /* 0: there is no choice */
     double move_usd;                         /* of a move of the whole job to another group */

@@ -3,13 +3,14 @@
 
 #include "base/end_words.h"
 #include "base/term.h"
+#include "base/units.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { DEPTH_MAX = 6, LIST_SHOWN_MAX = 1024 };
+enum { DEPTH_MAX = 6, LIST_SHOWN_MAX = 1024, HOLDERS_SHOWN_MAX = 64, SHARES_NAMED_MAX = 16 };
 
 const char *tm_run_event_kind(const Tmw__RecordEvent *event)
 {
@@ -22,6 +23,7 @@ bool tm_run_event_quiet(const Tmw__RecordEvent *event)
 {
     switch (event->body_case) {
     case TMW__RECORD_EVENT__BODY_PROGRESS:
+    case TMW__RECORD_EVENT__BODY_STEPS: /* for loggers */
     case TMW__RECORD_EVENT__BODY_PRICE:
     case TMW__RECORD_EVENT__BODY_JOB:
     case TMW__RECORD_EVENT__BODY_KERNEL_CLASS:
@@ -81,6 +83,9 @@ void tm_run_job__pack(const struct tm_run_job *job, int64_t utc_ms, struct tm_te
     body.layers = job->layers;
     body.micro_batches = job->micro_batches;
     body.speed = job->speed;
+    body.deadline_ms = (uint64_t)(job->deadline_s * 1000 + 0.5);
+    body.budget_microusd = (uint64_t)(job->budget_usd * 1e6 + 0.5);
+    body.workers = job->workers;
     event.at_ms = utc_ms;
     event.body_case = TMW__RECORD_EVENT__BODY_JOB;
     event.job = &body;
@@ -110,6 +115,19 @@ static void instance_words(const Tmw__Instance *instance, struct tm_text *out)
                        instance->end_ms == 0 ? " so far" : "");
 }
 
+/* Who gets how many micro-batches, where that is not the same for all. */
+static void share_words(const Tmw__Layout *layout, struct tm_text *out)
+{
+    uint32_t least = UINT32_MAX, most = 0;
+    for (size_t p = 0; p < layout->n_micro_batches; p++) {
+        if (layout->micro_batches[p] < least) least = layout->micro_batches[p];
+        if (layout->micro_batches[p] > most) most = layout->micro_batches[p];
+    }
+    if (most <= least + 1 || layout->n_micro_batches > SHARES_NAMED_MAX) return;
+    for (size_t p = 0; p < layout->n_micro_batches; p++)
+        tm_text_printf(out, "%s%u", p == 0 ? ", sharing micro-batches " : ":", layout->micro_batches[p]);
+}
+
 static void generation_words(const Tmw__GenerationEvent *body, struct tm_text *out)
 {
     uint32_t number = (uint32_t)body->generation; /* the upper half tells rebuilt records apart */
@@ -124,6 +142,7 @@ static void generation_words(const Tmw__GenerationEvent *body, struct tm_text *o
     tm_text_printf(out, "generation %" PRIu32 " trains from step %" PRIu64 ": %u x %zu", number, body->base_step,
                    body->layout->pipelines, body->layout->n_stages);
     if (spares > 0) tm_text_printf(out, " and %zu spare%s", spares, spares == 1 ? "" : "s");
+    share_words(body->layout, out);
     if (body->redone > 0)
         tm_text_printf(out, "; %" PRIu64 " step%s redone", body->redone, body->redone == 1 ? "" : "s");
     if (body->rolled_back > 0)
@@ -132,7 +151,8 @@ static void generation_words(const Tmw__GenerationEvent *body, struct tm_text *o
 
 static void loss_words(const Tmw__LossEvent *body, struct tm_text *out)
 {
-    tm_text_printf(out, "worker %" PRIu64 " is gone%s: %s", body->instance, body->announced ? ", as announced" : "",
+    uint64_t worker = body->worker != 0 ? body->worker : body->instance;
+    tm_text_printf(out, "worker %" PRIu64 " is gone%s: %s", worker, body->announced ? ", as announced" : "",
                    body->silent ? "it does not answer" : "its process ended");
     if (!body->seated) tm_text_puts(out, "; it was not training");
 }
@@ -189,6 +209,35 @@ static void failure_words(const Tmw__FailureEvent *body, struct tm_text *out)
     tm_text_puts(out, " without a new step");
 }
 
+static void steer_words(const Tmw__SteerEvent *body, struct tm_text *out)
+{
+    char text[TM_UNITS_TEXT_MAX];
+    switch ((enum tm_steer)body->what) {
+    case TM_STEER_DEADLINE:
+        if (body->deadline_ms == 0)
+            tm_text_puts(out, "ordered: there is no deadline any more");
+        else
+            tm_text_printf(out, "ordered: the deadline is %s after the start",
+                           tm_unit_print(TM_UNIT_DURATION, (int64_t)(body->deadline_ms & INT64_MAX), text));
+        break;
+    case TM_STEER_BUDGET:
+        if (body->budget_microusd == 0)
+            tm_text_puts(out, "ordered: there is no budget any more");
+        else
+            tm_text_printf(out, "ordered: the budget is $%.2f", (double)body->budget_microusd / 1e6);
+        break;
+    case TM_STEER_DRAIN:
+        tm_text_printf(out, "ordered: instance %" PRIu64 " is to go", body->instance);
+        break;
+    case TM_STEER_COPY:
+        tm_text_printf(out, "ordered: a copy, at step %" PRIu64, body->step);
+        break;
+    default:
+        tm_text_puts(out, "an order unknown to this release");
+        break;
+    }
+}
+
 static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
 {
     switch (event->body_case) {
@@ -237,6 +286,9 @@ static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
         tm_text_puts(out, event->restart->rebuilt ? "the coordinator restarted, without its record"
                                                   : "the coordinator restarted; training continued");
         break;
+    case TMW__RECORD_EVENT__BODY_STEER:
+        steer_words(event->steer, out);
+        break;
     case TMW__RECORD_EVENT__BODY_POLICY:
         tm_text_puts(out, "decisions are made by policy ");
         safe(out, event->policy->name);
@@ -273,6 +325,12 @@ void tm_run_event_words(const Tmw__RecordEvent *event, struct tm_text *out)
         if (event->progress->loss_known) tm_text_printf(out, ", loss %.4f", event->progress->loss);
         if (event->progress->step_ms > 0) tm_text_printf(out, ", %u ms per step", event->progress->step_ms);
         break;
+    case TMW__RECORD_EVENT__BODY_STEPS:
+        tm_text_printf(out, "%zu steps for loggers", event->steps->n_steps);
+        if (event->steps->n_steps > 0)
+            tm_text_printf(out, ", %" PRIu64 " to %" PRIu64, event->steps->steps[0]->step,
+                           event->steps->steps[event->steps->n_steps - 1]->step);
+        break;
     case TMW__RECORD_EVENT__BODY_ARRIVAL:
         tm_text_printf(out, "worker %" PRIu64 " %s%s", event->arrival->instance,
                        event->arrival->again ? "rejoined" : "joined", event->arrival->anchor ? " (anchor)" : "");
@@ -288,6 +346,13 @@ void tm_run_event_words(const Tmw__RecordEvent *event, struct tm_text *out)
         break;
     case TMW__RECORD_EVENT__BODY_BOTTLENECK:
         bottleneck_words(event->bottleneck, out);
+        break;
+    case TMW__RECORD_EVENT__BODY_REFUSAL:
+        if (event->refusal->missing > 0)
+            tm_text_printf(out, "pool %" PRIu32 " has no capacity for %" PRIu32 " of the instances that are wanted",
+                           event->refusal->pool + 1, event->refusal->missing);
+        else
+            tm_text_printf(out, "pool %" PRIu32 " has capacity again", event->refusal->pool + 1);
         break;
     case TMW__RECORD_EVENT__BODY_STATE:
         state_words(event->state, out);
@@ -424,6 +489,23 @@ static void write_value(const ProtobufCFieldDescriptor *field, const void *at, c
     }
 }
 
+/* Who has a copy set, instead of its many parts: workers by their numbers, 0 for files. */
+static void write_holders(const Tmw__CopySet *set, struct tm_jsonout *json)
+{
+    uint64_t seen[HOLDERS_SHOWN_MAX];
+    size_t count = 0;
+    tm_jsonout_list(json, "holders");
+    for (size_t i = 0; i < set->n_parts && count < HOLDERS_SHOWN_MAX; i++) {
+        size_t at = 0;
+        while (at < count && seen[at] != set->parts[i]->holder)
+            at++;
+        if (at < count) continue;
+        seen[count++] = set->parts[i]->holder;
+        tm_jsonout_integer(json, NULL, (int64_t)seen[at]);
+    }
+    tm_jsonout_end(json);
+}
+
 void tm_run_event_write(uint64_t sequence, const Tmw__RecordEvent *event, struct tm_jsonout *json)
 {
     struct tm_text words;
@@ -438,6 +520,7 @@ void tm_run_event_write(uint64_t sequence, const Tmw__RecordEvent *event, struct
     const ProtobufCFieldDescriptor *field =
         protobuf_c_message_descriptor_get_field(&tmw__record_event__descriptor, (unsigned)event->body_case);
     if (field != NULL) write_field(&event->base, field, 0, json);
+    if (event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE) write_holders(event->set_whole, json);
     tm_jsonout_end(json);
     if (words.failed == -(int)TM_ENOMEM) json->out->failed = words.failed;
     tm_text_deinit(&words);

@@ -34,6 +34,7 @@ bool tm_office__is_in(const struct tm_office__client *client)
 static void drop_client(struct tm_office *o, size_t at)
 {
     struct tm_office__client *client = o->clients[at];
+    tm_office__unlink(o, client);
     o->env->net_close(o->env, client->handle);
     tm_tls_session_destroy(client->tls);
     tm_block_release(client->put_block);
@@ -129,7 +130,7 @@ static void flush(struct tm_office *o, struct tm_office__client *client)
 static void take_messages(struct tm_office *o, struct tm_office__client *client)
 {
     size_t done = 0;
-    while (!client->broken && client->get_block == NULL) {
+    while (!client->broken && client->get_block == NULL && done < client->in.length) {
         struct tm_arena arena;
         struct tm_error e;
         Tmw__OfficeMessage *message = NULL;
@@ -216,48 +217,6 @@ static void *serve(void *context)
     return NULL;
 }
 
-/* ---- tickets ---- */
-
-int tm_office_ticket(void *office, const struct tm_ticket_for *who, char out[TM_TICKET_MAX], struct tm_error *e)
-{
-    struct tm_office *o = office;
-    char host[TM_ADDRESS_MAX];
-    char port[TM_PORT_MAX];
-    struct tm_ticket ticket = {.job = o->options.job};
-    int rc = tm_address_split(o->address, host, port, e);
-    if (rc != 0) return rc;
-    tm_address_join(who->host != NULL ? who->host : o->host, port, ticket.address);
-    memcpy(ticket.authority, o->fingerprint, sizeof ticket.authority);
-    for (size_t i = 0; i < TM_TICKET_SECRET_BYTES; i += 8) {
-        uint64_t random = o->env->random_u64(o->env);
-        memcpy(ticket.secret + i, &random, 8);
-    }
-    int64_t valid_ms = who->valid_ms > 0 ? who->valid_ms : TM_OFFICE_TICKET_MS;
-    (void)pthread_mutex_lock(&o->lock);
-    for (size_t i = 0; i < TM_OFFICE_TICKETS_MAX; i++)
-        if (o->tickets[i].instance == who->instance && !o->tickets[i].used) o->tickets[i].void_ = true;
-    struct tm_office__ticket *kept = &o->tickets[o->ticket_count % TM_OFFICE_TICKETS_MAX];
-    *kept = (struct tm_office__ticket){.number = ++o->ticket_count,
-                                       .instance = who->instance,
-                                       .anchor = who->anchor,
-                                       .until_ns = now_ns(o) + valid_ms * 1000000};
-    memcpy(kept->secret, ticket.secret, sizeof kept->secret);
-    ticket.number = kept->number;
-    (void)pthread_mutex_unlock(&o->lock);
-    tm_ticket_print(&ticket, out);
-    return 0;
-}
-
-bool tm_office_has_joined(struct tm_office *office, uint64_t instance)
-{
-    bool joined = false;
-    (void)pthread_mutex_lock(&office->lock);
-    for (size_t i = 0; i < TM_OFFICE_TICKETS_MAX && !joined; i++)
-        joined = office->tickets[i].instance == instance && office->tickets[i].used;
-    (void)pthread_mutex_unlock(&office->lock);
-    return joined;
-}
-
 /* ---- life ---- */
 
 /* What a ticket names where nobody says: this machine by its name. */
@@ -289,6 +248,8 @@ static int start(struct tm_office *o, struct tm_error *e)
     if (rc == 0) rc = env->net_listen(env, o->options.listen, &o->listener, o->address, e);
     if (rc != 0) return tm_error_wrap(e, rc, "the office of the run");
     find_host(o);
+    rc = tm_office__write_word(o, e);
+    if (rc != 0) return rc;
     o->has_thread = pthread_create(&o->thread, NULL, serve, o) == 0;
     return o->has_thread ? 0 : tm_error_nomem(e);
 }
@@ -301,6 +262,7 @@ int tm_office_create(struct tm_env *env, const struct tm_office_options *options
     o->env = env;
     o->options = *options;
     o->listener = o->wake[0] = o->wake[1] = -1;
+    o->guest_next = 1;
     (void)pthread_mutex_init(&o->lock, NULL);
     o->tickets = tm_calloc(TM_OFFICE_TICKETS_MAX, sizeof *o->tickets);
     o->pool = tm_block_pool_create();
@@ -330,6 +292,7 @@ void tm_office_destroy(struct tm_office *o)
     for (int i = 0; i < 2; i++)
         if (o->wake[i] >= 0) o->env->net_close(o->env, o->wake[i]);
     if (o->store != NULL) o->store->close(o->store);
+    tm_office__remove_word(o);
     tm_tls_destroy(o->tls);
     tm_block_pool_destroy(o->pool);
     tm_free(o->tickets);

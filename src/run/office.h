@@ -7,15 +7,26 @@
  * the job, its settings and its data (enum tm_office_file), put and get parts of copy sets (store/copy_store.h), and
  * ask for the newest.
  *
+ * Tickets are for an instance that somebody starts, or for nobody in particular: who comes by such a one is a guest,
+ * gets the next number, and says again and again that it is there (cloud/join_cloud.h). Who can read the state folder
+ * asks for tickets by the word in its file `office`.
+ *
  * The folder of copies stays the coordinator's: parts go into it as those of workers on this machine do, and the result
  * of the job ends in the state folder wherever it was trained. */
 #ifndef TM_RUN_OFFICE_H
 #define TM_RUN_OFFICE_H
 
+#include "cloud/join_cloud.h"
 #include "wire/ticket.h"
 #include "wire/tls.h"
 
-enum { TM_OFFICE_TICKET_MS = 15 * 60 * 1000, TM_OFFICE_TICKETS_MAX = 4096 };
+enum {
+    TM_OFFICE_TICKET_MS = 15 * 60 * 1000,
+    TM_OFFICE_TICKETS_MAX = 4096,
+    TM_OFFICE_ASKED_MAX = 64, /* tickets at a time, for whoever asks */
+    TM_OFFICE_VALID_MAX_MS = 24 * 3600 * 1000,
+    TM_OFFICE_AWAY_MS = 30000 /* a guest that is silent for so long is lost; a tenth, if its connection has ended */
+};
 
 /* All is borrowed as long as the office is there. */
 struct tm_office_options {
@@ -30,11 +41,13 @@ struct tm_office_options {
     const char *coordinator_host;
     uint64_t job;
     struct tm_tls_authority *authority;
+    bool guests;     /* tickets are given to whoever asks with the run's own word */
+    int64_t away_ms; /* 0: TM_OFFICE_AWAY_MS */
 };
 
 /* For whom a ticket is. */
 struct tm_ticket_for {
-    uint64_t instance;
+    uint64_t instance; /* 0: whoever comes, a guest */
     bool anchor;
     const char *host; /* where that machine reaches this one; NULL: the office's own */
     int64_t valid_ms; /* 0: TM_OFFICE_TICKET_MS */
@@ -52,5 +65,14 @@ const char *tm_office_address(const struct tm_office *office); /* where it liste
 int tm_office_ticket(void *office, const struct tm_ticket_for *who, char out[TM_TICKET_MAX], struct tm_error *e);
 /* Has the last ticket of this instance been used? */
 bool tm_office_has_joined(struct tm_office *office, uint64_t instance);
+
+/* ---- guests ---- */
+
+/* So many may be here, those about to go aside; none is welcome before. The first ever gets this number. */
+void tm_office_welcome(struct tm_office *office, int count, uint64_t id_first);
+/* Those that are here, and, once, those that are not any more. */
+size_t tm_office_guests(struct tm_office *office, struct tm_guest *out, size_t max);
+/* It is told to go the next time it says that it is there: within a second. */
+void tm_office_dismiss(struct tm_office *office, uint64_t instance);
 
 #endif

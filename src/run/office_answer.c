@@ -84,7 +84,8 @@ static int sign(struct tm_office *o, const Tmw__Enrol *body, uint64_t instance, 
 }
 
 static void send_enrolled(struct tm_office *o, struct tm_office__client *client, const struct tm_office__ticket *ticket,
-                          char *coordinator, const struct tm_text *certificate, const struct tm_text *authority)
+                          bool guest, char *coordinator, const struct tm_text *certificate,
+                          const struct tm_text *authority)
 {
     Tmw__OfficeMessage message = tm_office_message_make();
     Tmw__Enrolled enrolled = TMW__ENROLLED__INIT;
@@ -97,6 +98,7 @@ static void send_enrolled(struct tm_office *o, struct tm_office__client *client,
     enrolled.token = token;
     enrolled.instance = ticket->instance;
     enrolled.anchor = ticket->anchor;
+    enrolled.stays = guest;
     enrolled.coordinator = coordinator;
     tm_office__send(client, &message);
 }
@@ -112,13 +114,17 @@ static void enrol(struct tm_office *o, struct tm_office__client *client, const T
     tm_text_init(&authority, PEM_MAX);
     (void)pthread_mutex_lock(&o->lock);
     int rc = use_ticket(o, client, body, &ticket, &e);
+    bool guest = ticket.instance == 0;
+    if (rc == 0 && guest) rc = tm_office__has_room(o, &e);
     if (rc == 0) rc = find_coordinator(o, coordinator, &e);
+    if (guest) ticket.instance = o->guest_next;
     if (rc == 0) rc = sign(o, body, ticket.instance, &certificate, &authority, &e);
     if (rc == 0) o->tickets[(ticket.number - 1) % TM_OFFICE_TICKETS_MAX].used = true;
+    if (rc == 0 && guest) tm_office__admit(o, body->name);
     (void)pthread_mutex_unlock(&o->lock);
     if (rc == 0) {
         client->enrolled = true;
-        send_enrolled(o, client, &ticket, coordinator, &certificate, &authority);
+        send_enrolled(o, client, &ticket, guest, coordinator, &certificate, &authority);
     } else {
         if (rc == -(int)TM_EEXISTS || rc == -(int)TM_ETIMEOUT) /* who had the secret; others may say anything */
             tm_log(TM_LOG_WARN, "a machine was refused: %s", e.text);
@@ -127,6 +133,23 @@ static void enrol(struct tm_office *o, struct tm_office__client *client, const T
     }
     tm_text_deinit(&certificate);
     tm_text_deinit(&authority);
+}
+
+static void answer_stay(struct tm_office *o, struct tm_office__client *client, const Tmw__Stay *body)
+{
+    struct tm_error e = {.text = ""};
+    bool go = false;
+    int rc = tm_office__stay(o, client, body, &go, &e);
+    if (rc != -(int)TM_EEXISTS) send_done(client, rc, e.text, go);
+}
+
+static void answer_tickets(struct tm_office *o, struct tm_office__client *client, const Tmw__TicketRequest *body)
+{
+    struct tm_error e = {.text = ""};
+    int rc = tm_office__give_tickets(o, client, body, &e);
+    if (rc == 0) return;
+    send_done(client, rc, e.text, 0);
+    client->broken = true;
 }
 
 /* ---- files ---- */
@@ -274,6 +297,18 @@ void tm_office__answer(struct tm_office *o, struct tm_office__client *client, co
     case TMW__OFFICE_MESSAGE__BODY_STORE_NEWEST:
         if (in) {
             answer_newest(o, client);
+            return;
+        }
+        break;
+    case TMW__OFFICE_MESSAGE__BODY_STAY:
+        if (in) {
+            answer_stay(o, client, message->stay);
+            return;
+        }
+        break;
+    case TMW__OFFICE_MESSAGE__BODY_TICKET_REQUEST:
+        if (!in) {
+            answer_tickets(o, client, message->ticket_request);
             return;
         }
         break;

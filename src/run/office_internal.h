@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-enum { TM_OFFICE_PIECE = 512 << 10, TM_OFFICE_PART_MAX = 1 << 30 };
+enum { TM_OFFICE_PIECE = 512 << 10, TM_OFFICE_PART_MAX = 1 << 30, TM_OFFICE_GUESTS_MAX = 512 };
 
 struct tm_office__ticket {
     uint64_t number;
@@ -20,8 +20,25 @@ struct tm_office__ticket {
     uint8_t secret[TM_TICKET_SECRET_BYTES];
 };
 
+/* Who came by a ticket for nobody in particular. */
+struct tm_office__guest {
+    uint64_t id; /* of the instance */
+    char name[64];
+    enum tm_guest_state state;
+    bool dismissed; /* it is told to go */
+    bool told;      /* that it is over */
+    bool linked;    /* it has said that it is there */
+    bool noticed;
+    int64_t notice_end_ns;
+    int64_t heard_ns;
+    int64_t dropped_ns; /* when its last connection ended */
+    int status;
+    uint64_t ticket; /* by which it may come back; 0: none */
+};
+
 struct tm_office__client {
     int handle;
+    uint64_t guest; /* who says on it that it stays; 0: nobody */
     bool broken;
     bool enrolled; /* by a ticket, on this connection */
     int64_t since_ns;
@@ -58,6 +75,12 @@ struct tm_office {
     pthread_mutex_t lock;
     struct tm_office__ticket *tickets; /* ring of TM_OFFICE_TICKETS_MAX */
     uint64_t ticket_count;             /* ever made */
+    struct tm_office__guest guests[TM_OFFICE_GUESTS_MAX];
+    size_t guest_count;
+    uint64_t guest_next;                    /* number of the next */
+    int welcome;                            /* so many may be here */
+    uint8_t secret[TM_TICKET_SECRET_BYTES]; /* of the word in the state folder; no lock: it never changes */
+    bool has_word;
     char buffer[1 << 16];
 };
 
@@ -69,5 +92,23 @@ void tm_office__answer(struct tm_office *office, struct tm_office__client *clien
 void tm_office__go_on(struct tm_office__client *client);
 /* May it ask for more than to be let in? */
 bool tm_office__is_in(const struct tm_office__client *client);
+
+/* ---- tickets and guests: office_guests.c ---- */
+
+/* The word by which whoever reads the state folder asks for tickets. */
+int tm_office__write_word(struct tm_office *office, struct tm_error *e);
+void tm_office__remove_word(struct tm_office *office);
+/* Makes tickets, and sends them. */
+int tm_office__give_tickets(struct tm_office *office, struct tm_office__client *client, const Tmw__TicketRequest *body,
+                            struct tm_error *e);
+/* With the lock. -TM_EBUSY: not now. */
+int tm_office__has_room(const struct tm_office *office, struct tm_error *e);
+/* With the lock: one more guest, who gets the number guest_next. */
+void tm_office__admit(struct tm_office *office, const char *name);
+/* One is there, or says good-bye. -TM_EEXISTS: it was away for too long, and has its answer: a ticket. */
+int tm_office__stay(struct tm_office *office, struct tm_office__client *client, const Tmw__Stay *body, bool *out_go,
+                    struct tm_error *e);
+/* The client's connection ends. */
+void tm_office__unlink(struct tm_office *office, const struct tm_office__client *client);
 
 #endif

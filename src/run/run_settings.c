@@ -5,6 +5,7 @@
 #include "base/suggest.h"
 #include "policy/policy.h"
 #include "run/state_folder.h"
+#include "wire/roster.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { SETTINGS_BYTES_MAX = 1 << 20, LIMIT = 6, LIMIT_MAX = 64, ON_DEMAND_START_MS = 90000 };
+enum { SETTINGS_BYTES_MAX = 1 << 20, LIMIT = 6, LIMIT_MAX = 256, ON_DEMAND_START_MS = 90000 };
 enum { CHAOS_MEAN_MS = 3000, FAILURES = 3 };
 static const double PROBABILITY = 0.95; /* as of a plan */
 static const int64_t DRAWN_MS =
@@ -152,8 +153,9 @@ static int take_pools(struct tm_job *job, struct tm_error *e)
 
 /* Where no fleet was planned, what the job says of one counts: a type, how many, on demand. What leaves a choice is for
  * `plan`: here it would be replaced without a word. */
-static int take_resources(struct tm_job *job, struct tm_error *e)
+static int take_resources(struct tm_run_settings *settings, struct tm_error *e)
 {
+    struct tm_job *job = &settings->job;
     struct tm_job_fleet *fleet = &job->fleet;
     const struct tm_strings *types = &job->resources.instance_type;
     const char *use_spot = job->resources.use_spot;
@@ -166,7 +168,8 @@ static int take_resources(struct tm_job *job, struct tm_error *e)
     if (fleet->limit == 0 && asked > 0 && tm_job_fleet_has_choices(fleet)) fleet->limit = asked;
     if (fleet->pools.count > 0) return 0;
     if (fleet->instance == NULL && types->count == 1) fleet->instance = types->items[0];
-    if (fleet->instance == NULL && (types->count > 1 || job->resources.accelerators.count > 0))
+    if (fleet->instance == NULL && !settings->by_resources &&
+        (types->count > 1 || job->resources.accelerators.count > 0))
         return tm_error_set(e, TM_EINPUT,
                             "%s: resources: which instance type? tidemill plan %s --emit job chooses one, or name "
                             "fleet.instance",
@@ -186,7 +189,7 @@ int tm_run_settings_settle(struct tm_run_settings *settings, struct tm_error *e)
         job->fleet.trace = trace_beside(job->fleet.trace, job->folder, &job->arena);
         if (job->fleet.trace == NULL) return tm_error_nomem(e);
     }
-    int rc = take_resources(job, e);
+    int rc = take_resources(settings, e);
     if (rc == 0) rc = take_pools(job, e);
     if (rc == 0) rc = take_anchors(job, e);
     if (rc != 0) return rc;
@@ -271,7 +274,17 @@ int tm_run_settings_check(const struct tm_run_settings *settings, const struct t
                             place_of(places, places->name_line, place), settings->job.name);
     place_of(places, places->fleet_line, place);
     bool known = fleet->limit > 0; /* else as many as the traces of the pools have */
-    if (known && fleet->workers_min > fleet->limit)
+    int64_t each = tm_job_fleet_workers_each(fleet);
+    if (each > 1 && fleet->pools.count > 0)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: fleet.workers: %lld workers an instance are not for fleet.pools yet; name one type by "
+                            "fleet.instance",
+                            place, (long long)each);
+    if (each > 1 && tm_job_fleet_workers_max(fleet) > TM_MEMBERS_MAX)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: fleet.workers: %lld instances of %lld workers are more than %d; write fewer", place,
+                            (long long)fleet->limit, (long long)each, TM_MEMBERS_MAX);
+    if (known && fleet->workers_min > tm_job_fleet_workers_max(fleet))
         return tm_error_set(
             e, TM_EINPUT,
             "%s: fleet.workers_min: at least %lld workers, but at most %lld instances; raise fleet.limit or --limit",
@@ -282,7 +295,7 @@ int tm_run_settings_check(const struct tm_run_settings *settings, const struct t
             e, TM_EINPUT,
             "%s: fleet.on_demand: %lld instances, but at most %lld in total; raise fleet.limit or --limit", place,
             (long long)fleet->on_demand, (long long)fleet->limit);
-    if (known && fleet->on_demand_trains == 0 && fleet->workers_min > fleet->limit - fleet->on_demand)
+    if (known && fleet->on_demand_trains == 0 && fleet->workers_min > (fleet->limit - fleet->on_demand) * each)
         return tm_error_set(e, TM_EINPUT,
                             "%s: fleet.workers_min: at least %lld workers, but of %lld instances %lld only hold "
                             "copies; raise fleet.limit or --limit",
@@ -375,6 +388,7 @@ static void print_pools(struct tm_jsonout *json, const struct tm_job_fleet *flee
         if (pools[i].from_ms > 0) put_ms(json, "from", pools[i].from_ms);
         if (pools[i].start_ms >= 0) put_ms(json, "start", pools[i].start_ms);
         if (pools[i].notice_ms >= 0) put_ms(json, "notice", pools[i].notice_ms);
+        if (pools[i].throughput > 0) tm_jsonout_number(json, "throughput", pools[i].throughput);
         put_text(json, "partition", pools[i].partition);
         if (pools[i].time_limit_ms > 0) put_ms(json, "time_limit", pools[i].time_limit_ms);
         put_text(json, "sbatch", pools[i].sbatch);
@@ -403,10 +417,49 @@ static void print_hosts(struct tm_jsonout *json, const struct tm_strings *hosts)
     tm_jsonout_end(json);
 }
 
+static void print_pods(struct tm_jsonout *json, const struct tm_job_pods *pods)
+{
+    if (pods->image == NULL) return;
+    tm_jsonout_object(json, "pods");
+    put_text(json, "image", pods->image);
+    put_text(json, "namespace", pods->space);
+    put_text(json, "context", pods->context);
+    put_text(json, "service_account", pods->account);
+    put_text(json, "priority", pods->priority);
+    tm_jsonout_string(json, "spot", tm_pods_spot_names[pods->spot]);
+    tm_jsonout_integer(json, "gpus", pods->gpus);
+    put_text(json, "gpu", pods->gpu);
+    put_text(json, "cpu", pods->cpu);
+    put_text(json, "memory", pods->memory);
+    if (pods->selector.count > 0) {
+        tm_jsonout_list(json, "node_selector");
+        for (size_t i = 0; i < pods->selector.count; i++)
+            tm_jsonout_string(json, NULL, pods->selector.items[i]);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+}
+
+static void print_aws(struct tm_jsonout *json, const struct tm_job_aws *aws)
+{
+    tm_jsonout_object(json, "aws");
+    put_text(json, "image", aws->image);
+    put_text(json, "subnet", aws->subnet);
+    put_text(json, "security_group", aws->security_group);
+    put_text(json, "instance_profile", aws->instance_profile);
+    if (aws->disk > 0) tm_jsonout_integer(json, "disk", aws->disk);
+    if (aws->silence_ms > 0) put_ms(json, "silence", aws->silence_ms);
+    if (aws->life_ms > 0) put_ms(json, "life", aws->life_ms);
+    if (aws->start_ms > 0) put_ms(json, "start", aws->start_ms);
+    tm_jsonout_end(json);
+}
+
 static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *fleet)
 {
     tm_jsonout_object(json, "fleet");
     print_hosts(json, &fleet->hosts);
+    print_pods(json, &fleet->pods);
+    if (memcmp(&fleet->aws, &(struct tm_job_aws){0}, sizeof fleet->aws) != 0) print_aws(json, &fleet->aws);
     print_pools(json, fleet);
     if (tm_job_fleet_is_drawn(fleet)) print_losses(json, &fleet->losses);
     put_text(json, "trace", fleet->trace);
@@ -414,6 +467,7 @@ static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *flee
     put_ms(json, "to", fleet->to_ms);
     tm_jsonout_number(json, "speed", fleet->speed);
     tm_jsonout_integer(json, "limit", fleet->limit);
+    if (fleet->workers > 0) tm_jsonout_integer(json, "workers", fleet->workers);
     tm_jsonout_integer(json, "scaled", fleet->scaled);
     tm_jsonout_integer(json, "workers_min", fleet->workers_min);
     if (fleet->memory > 0) tm_jsonout_integer(json, "memory", fleet->memory);
@@ -434,6 +488,7 @@ static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *flee
     put_usd(json, "anchor_price", fleet->anchor_usd_h_millionths);
     tm_jsonout_integer(json, "seed", fleet->seed);
     if (fleet->across_regions) tm_jsonout_bool(json, "across_regions", true);
+    if (fleet->across_types) tm_jsonout_bool(json, "across_types", true);
     tm_jsonout_end(json);
 }
 

@@ -15,6 +15,7 @@ struct tm_run_settings {
     int64_t copy_every_ms; /* in real time; 0: the policy decides */
     double step_core_s;    /* work of a step on one core of this machine, as measured; 0: not known */
     int64_t cores;         /* of the machine that all instances of the local cloud share; 0: not known */
+    bool by_resources;     /* whoever has the instances chooses their types by the job's resources */
     bool no_losses;        /* what came stays */
     bool netns;            /* each instance in a network namespace of its own ... */
     int64_t link_bit_s;    /* ... with a link of this rate; 0: not shaped */

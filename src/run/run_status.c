@@ -101,6 +101,7 @@ static void write_instance(const struct tm_run_instance *instance, bool choice, 
     tm_jsonout_number(json, "price_usd_h", instance->price_usd_h);
     tm_jsonout_number(json, "bill_usd", instance->bill_usd);
     tm_jsonout_bool(json, "worker", instance->worker);
+    tm_jsonout_bool(json, "drained", instance->drained);
     tm_jsonout_string(json, "seat", seat_names[instance->seat]);
     count(json, "pipeline", instance->pipeline);
     count(json, "stage", instance->stage);
@@ -147,6 +148,8 @@ static void write_fleet(const struct tm_run_status *s, struct tm_jsonout *json)
     count(json, "worker_losses", s->worker_losses);
     tm_jsonout_number(json, "bill_usd", s->bill_usd);
     tm_jsonout_number(json, "on_demand_usd", s->on_demand_usd);
+    tm_jsonout_number(json, "deadline_s", s->deadline_s);
+    tm_jsonout_number(json, "budget_usd", s->budget_usd);
     tm_jsonout_number(json, "spot_usd_h", s->spot_usd_h);
     tm_jsonout_number(json, "on_demand_usd_h", s->on_demand_usd_h);
     write_pools(s, true, json);
@@ -431,6 +434,7 @@ static void read_instance(struct reading *r, json_t *map, struct tm_run_instance
     instance->price_usd_h = number_of(r, map, "price_usd_h");
     instance->bill_usd = number_of(r, map, "bill_usd");
     instance->worker = bool_of(r, map, "worker");
+    instance->drained = bool_of(r, map, "drained");
     instance->seat = (enum tm_seat_kind)name_of(r, map, "seat", TM_SEAT_TRAINS + 1, seat_name);
     instance->pipeline = small_of(r, map, "pipeline");
     instance->stage = small_of(r, map, "stage");
@@ -470,6 +474,8 @@ static int read_fleet(struct reading *r, json_t *root, struct tm_run_status *s)
     s->worker_losses = count_of(r, root, "worker_losses");
     s->bill_usd = number_of(r, root, "bill_usd");
     s->on_demand_usd = number_of(r, root, "on_demand_usd");
+    s->deadline_s = number_of(r, root, "deadline_s");
+    s->budget_usd = number_of(r, root, "budget_usd");
     s->spot_usd_h = number_of(r, root, "spot_usd_h");
     s->on_demand_usd_h = number_of(r, root, "on_demand_usd_h");
     read_pools(r, root, s);

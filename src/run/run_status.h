@@ -57,9 +57,12 @@ struct tm_run_job {
     uint32_t layers;
     uint32_t micro_batches;
     double speed;                                          /* the cloud's seconds per second of real time */
+    double deadline_s;                                     /* of the job file, in the cloud's time; 0: none */
+    double budget_usd;                                     /* of the job file; 0: none */
     char command[TM_STATUS_COMMAND_MAX];                   /* to repeat it; "": not known, or longer than this */
     char pools[TM_RUN_POOLS_MAX][TM_STATUS_POOL_NAME_MAX]; /* that it may choose from */
     size_t pool_count;                                     /* 0: there is no choice */
+    uint32_t workers;                                      /* an instance */
 };
 
 /* A pool that the job may choose. */
@@ -87,6 +90,7 @@ struct tm_run_instance {
     double price_usd_h;
     double bill_usd;
     bool worker;            /* its worker holds a lease */
+    bool drained;           /* somebody has ordered it to go */
     enum tm_seat_kind seat; /* in the newest layout */
     uint32_t pipeline;
     uint32_t stage;
@@ -162,6 +166,8 @@ struct tm_run_status {
     uint64_t worker_losses;
     double bill_usd;
     double on_demand_usd; /* NaN: no on-demand price is known */
+    double deadline_s;    /* that holds now, in the cloud's time since the job began; NaN: none */
+    double budget_usd;    /* that holds now; NaN: none */
     double spot_usd_h;    /* NaN: not known */
     double on_demand_usd_h;
 

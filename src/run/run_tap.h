@@ -16,6 +16,8 @@ struct tm_run_tap {
                   struct tm_error *e);
     /* Stops the job: with a copy set of its last step, or (`now`) without waiting for one. */
     void (*stop)(struct tm_run_tap *tap, bool now);
+    /* As tm_coordinator__steer. */
+    int (*steer)(struct tm_run_tap *tap, const struct tm_steer_order *order, struct tm_error *e);
 };
 
 /* Served in the coordinator's loop, some ten times a second and after every event. It must not wait. */

@@ -46,6 +46,8 @@ struct tm_run_watch {
     uint64_t workers_unannounced;
     int64_t cloud_utc_ms; /* when it was ... */
     int64_t cloud_ms;     /* ... that time in the cloud */
+    bool deadline_ordered;
+    bool budget_ordered;
 };
 
 static void begin(struct tm_run_watch *watch)
@@ -54,6 +56,7 @@ static void begin(struct tm_run_watch *watch)
     struct tm_run_status *s = &watch->status;
     s->job.speed = 1;
     s->loss = s->step_s = s->on_demand_usd = s->spot_usd_h = s->on_demand_usd_h = NAN;
+    s->deadline_s = s->budget_usd = NAN;
     s->pause = s->recovery = (struct tm_run_spread){.p50_s = NAN, .max_s = NAN};
 }
 
@@ -333,15 +336,16 @@ static int take_layout(struct tm_run_watch *watch, const Tmw__Layout *layout, st
         s->instances[i].seat = TM_SEAT_NONE;
     for (size_t i = 0; i < layout->n_members; i++) {
         const Tmw__Member *member = layout->members[i];
-        struct tm_run_instance *instance = instance_of(s, member->id);
+        struct tm_run_instance *instance = instance_of(s, tm_instance_of_worker(member->id, s->job.workers));
         if (instance == NULL) return tm_error_nomem(e);
         bool trains = !member->spare && member->pipeline < s->pipelines && member->stage < s->stages;
-        instance->seat = trains ? TM_SEAT_TRAINS : TM_SEAT_SPARE;
         instance->worker = true;
-        instance->pipeline = member->pipeline;
-        instance->stage = member->stage;
         if (trains) seats[member->pipeline * stages + member->stage] = member->id;
         s->spares += !trains;
+        if (instance->seat == TM_SEAT_TRAINS) continue; /* of several workers, the first seat is shown */
+        instance->seat = trains ? TM_SEAT_TRAINS : TM_SEAT_SPARE;
+        instance->pipeline = member->pipeline;
+        instance->stage = member->stage;
     }
     return 0;
 }
@@ -442,6 +446,34 @@ static void take_command(char *out, size_t size, const Tmw__JobEvent *body)
     tm_text_deinit(&safe);
 }
 
+/* What the job file says holds until somebody orders otherwise. */
+static void set_limit(double *out, bool *ordered, bool orders, double value)
+{
+    if (!orders && *ordered) return;
+    *ordered = *ordered || orders;
+    *out = value > 0 ? value : NAN;
+}
+
+static void take_steer(struct tm_run_watch *watch, const Tmw__SteerEvent *body)
+{
+    struct tm_run_status *s = &watch->status;
+    struct tm_run_instance *instance = NULL;
+    switch ((enum tm_steer)body->what) {
+    case TM_STEER_DEADLINE:
+        set_limit(&s->deadline_s, &watch->deadline_ordered, true, (double)body->deadline_ms / 1000);
+        break;
+    case TM_STEER_BUDGET:
+        set_limit(&s->budget_usd, &watch->budget_ordered, true, (double)body->budget_microusd / 1e6);
+        break;
+    case TM_STEER_DRAIN:
+        instance = find_instance(s, body->instance);
+        if (instance != NULL) instance->drained = true;
+        break;
+    case TM_STEER_COPY:
+        break;
+    }
+}
+
 static void take_job(struct tm_run_watch *watch, const Tmw__JobEvent *body)
 {
     struct tm_run_job *job = &watch->status.job;
@@ -452,7 +484,12 @@ static void take_job(struct tm_run_watch *watch, const Tmw__JobEvent *body)
     job->tokens_per_step = body->tokens_per_step;
     job->layers = body->layers;
     job->micro_batches = body->micro_batches;
+    job->workers = body->workers > 1 ? body->workers : 1;
     job->speed = body->speed > 0 && isfinite(body->speed) ? body->speed : 1;
+    job->deadline_s = (double)body->deadline_ms / 1000;
+    job->budget_usd = (double)body->budget_microusd / 1e6;
+    set_limit(&watch->status.deadline_s, &watch->deadline_ordered, false, job->deadline_s);
+    set_limit(&watch->status.budget_usd, &watch->budget_ordered, false, job->budget_usd);
     job->pool_count = body->n_pools < TM_RUN_POOLS_MAX ? body->n_pools : TM_RUN_POOLS_MAX;
     for (size_t i = 0; i < job->pool_count; i++)
         copy_text(job->pools[i], sizeof job->pools[i], body->pools[i]);
@@ -524,6 +561,9 @@ static int take_body(struct tm_run_watch *watch, const Tmw__RecordEvent *event, 
         return 0;
     case TMW__RECORD_EVENT__BODY_JOB:
         take_job(watch, event->job);
+        return 0;
+    case TMW__RECORD_EVENT__BODY_STEER:
+        take_steer(watch, event->steer);
         return 0;
     default:
         return 0;

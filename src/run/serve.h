@@ -31,25 +31,36 @@ struct tm_coordinator_service {
 /* Runs until the job is finished, stopped or has failed and its workers have gone, or *stop is 2. */
 int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *service, struct tm_error *e);
 
+/* One of the workers that an agent keeps. */
+struct tm_agent_worker {
+    const char *const *variables; /* beside those of all; NULL ends them; NULL: none */
+    const char *output;           /* a file that the worker's outputs go to; NULL: the agent's own outputs */
+    const char *output_name;      /* of it, below the job's state folder, for people elsewhere; NULL: none */
+    const char *worker_file;      /* its pid and start are written there; NULL: not */
+};
+
 struct tm_agent_service {
-    struct tm_agent_options agent;
+    struct tm_agent_options agent; /* id: of its first worker; the others' follow */
+    const struct tm_agent_worker *workers;
+    uint32_t worker_count;   /* 0: one, of which nothing is said; else up to TM_WORKERS_EACH_MAX, all of them kept */
     const char *coordinator; /* HOST:PORT */
     const char *tls_folder;
-    /* The worker's command; "%u" in a word becomes its incarnation. NULL ends it. It leads a process group, and gets
+    /* The workers' command; "%u" in a word becomes its incarnation. NULL ends it. It leads a process group, and gets
      * TIDEMILL_INCARNATION and TIDEMILL_AGENT_PID beside `variables` (NULL ends them; NULL: none). */
     const char *const *worker;
     const char *const *variables;
-    const char *output;                     /* a file that the worker's outputs go to; NULL: the agent's own outputs */
-    const char *output_name;                /* of it, below the job's state folder, for people elsewhere; NULL: none */
     bool worker_deaf;                       /* SIGTERM is for the agent alone, whoever else gets it */
-    const char *worker_file;                /* its pid and start are written there; NULL: not */
     const struct tm_notice_options *notice; /* where the cloud says that the instance goes; NULL: nowhere */
     int64_t notice_ms;                      /* how long SIGTERM leaves */
     int64_t give_up_ms;                     /* without word from a coordinator; 0: never */
-    const volatile int *terminating;        /* set on SIGTERM: a notice; the second time: stop at once */
+    /* Told all the time whether there is a notice, and how much of it is left; false: the instance is to go at once.
+     * NULL: nobody asks. */
+    bool (*stays)(void *context, bool noticed, int64_t left_ms);
+    void *context;
+    const volatile int *terminating; /* set on SIGTERM: a notice; the second time: stop at once */
 };
 
-/* Runs until the job is done or the instance goes. -TM_EPEER: the worker fails again and again, the coordinator refused
+/* Runs until the job is done or the instance goes. -TM_EPEER: a worker fails again and again, the coordinator refused
  * us, or there was none for too long. What is in the way of a connection is logged, once. */
 int tm_agent_serve(struct tm_env *env, struct tm_agent_service *service, struct tm_error *e);
 

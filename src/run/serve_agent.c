@@ -21,19 +21,29 @@ enum {
 };
 enum { STATUS_NOT_FOUND = 127 };
 
+/* What keeps one worker. Its connection is its own: to the coordinator it is a member like any other. */
+struct keeper {
+    struct service *service;
+    struct tm_env *env;
+    const struct tm_agent_worker *given;
+    struct tm_agent agent;
+    struct tm_links *links;
+    struct tm_outbox out;
+    int worker; /* process, and the group that it leads; 0: none */
+    int handle; /* ready when it has ended; -1: none */
+    uint64_t incarnation;
+    size_t output_begin; /* of its output file: what stands before is of earlier ones */
+};
+
 struct service {
     struct tm_env *env;
     const struct tm_agent_service *given;
-    struct tm_agent agent;
-    struct tm_links *links;
+    struct keeper *keepers;
+    uint32_t keeper_count;
     struct tm_tls *tls;
-    struct tm_outbox out;
     struct tm_notice_reader *reader;
-    int worker;    /* process, and the group that it leads; 0: none */
-    int handle;    /* ready when it has ended; -1: none */
-    bool went_bad; /* refused, or the worker fails again and again */
-    uint64_t incarnation;
-    size_t output_begin; /* of its output file: what stands before is of earlier ones */
+    const struct keeper *bad; /* was refused, or its worker fails again and again, or nobody answers it; NULL: none */
+    bool over;                /* the job is: workers hear it, too, and may still have something to save */
     bool ends;
     int heard;                    /* of SIGTERM */
     int64_t contact_ms;           /* when a coordinator last had us */
@@ -49,144 +59,153 @@ static int64_t now_ms(const struct service *s)
 /* ---- the worker ---- */
 
 /* For whoever wants to find it: "PID START". */
-static void write_worker_file(struct service *s)
+static void write_worker_file(struct keeper *k)
 {
     char line[64];
     int64_t start = 0;
-    if (s->given->worker_file == NULL || s->env->process_started(s->env, s->worker, &start, NULL) != 0) return;
-    (void)snprintf(line, sizeof line, "%d %" PRId64 "\n", s->worker, start);
-    (void)s->env->file_write_private(s->env, s->given->worker_file, line, strlen(line), NULL);
+    if (k->given->worker_file == NULL || k->env->process_started(k->env, k->worker, &start, NULL) != 0) return;
+    (void)snprintf(line, sizeof line, "%d %" PRId64 "\n", k->worker, start);
+    (void)k->env->file_write_private(k->env, k->given->worker_file, line, strlen(line), NULL);
 }
 
-static int start_process(struct service *s, uint64_t incarnation, struct tm_error *e)
+static int start_process(struct keeper *k, uint64_t incarnation, struct tm_error *e)
 {
     char number[32];
     char variable[64];
     char parent[64];
     const char *words[WORDS_MAX + 1];
     const char *variables[VARIABLES_MAX + 3];
+    const char *const *lists[] = {k->service->given->variables, k->given->variables};
     size_t count = 0;
     (void)snprintf(number, sizeof number, "%" PRIu64, incarnation);
     (void)snprintf(variable, sizeof variable, "TIDEMILL_INCARNATION=%s", number);
-    (void)snprintf(parent, sizeof parent, "TIDEMILL_AGENT_PID=%d", s->env->process_self(s->env));
-    for (; s->given->worker[count] != NULL && count < WORDS_MAX; count++)
-        words[count] = strcmp(s->given->worker[count], "%u") == 0 ? number : s->given->worker[count];
+    (void)snprintf(parent, sizeof parent, "TIDEMILL_AGENT_PID=%d", k->env->process_self(k->env));
+    for (; k->service->given->worker[count] != NULL && count < WORDS_MAX; count++)
+        words[count] = strcmp(k->service->given->worker[count], "%u") == 0 ? number : k->service->given->worker[count];
     words[count] = NULL;
     count = 0;
-    for (; s->given->variables != NULL && s->given->variables[count] != NULL && count < VARIABLES_MAX; count++)
-        variables[count] = s->given->variables[count];
+    for (size_t i = 0; i < 2; i++)
+        for (size_t n = 0; lists[i] != NULL && lists[i][n] != NULL && count < VARIABLES_MAX; n++)
+            variables[count++] = lists[i][n];
     variables[count++] = variable;
     variables[count++] = parent; /* who has lost its agent before it could watch it knows it by this */
     variables[count] = NULL;
     struct tm_process_options options = {.argv = words,
                                          .variables = variables,
                                          .group = true,
-                                         .deaf = s->given->worker_deaf,
-                                         .output = s->given->output};
-    int rc = s->env->process_start_with(s->env, &options, &s->worker, e);
-    if (rc == 0 && s->env->process_handle(s->env, s->worker, &s->handle, NULL) != 0) s->handle = -1;
+                                         .deaf = k->service->given->worker_deaf,
+                                         .output = k->given->output};
+    int rc = k->env->process_start_with(k->env, &options, &k->worker, e);
+    if (rc == 0 && k->env->process_handle(k->env, k->worker, &k->handle, NULL) != 0) k->handle = -1;
     return rc;
 }
 
 /* How many bytes its output file has. */
-static size_t output_length(struct service *s)
+static size_t output_length(struct keeper *k)
 {
     const void *data = NULL;
     size_t length = 0;
-    if (s->given->output == NULL || s->env->file_map(s->env, s->given->output, &data, &length, NULL) != 0) return 0;
-    s->env->file_unmap(s->env, data, length);
+    if (k->given->output == NULL || k->env->file_map(k->env, k->given->output, &data, &length, NULL) != 0) return 0;
+    k->env->file_unmap(k->env, data, length);
     return length;
 }
 
-static void start_worker(struct service *s, uint64_t incarnation)
+static void start_worker(struct keeper *k, uint64_t incarnation)
 {
     struct tm_error e;
-    s->incarnation = incarnation;
-    s->handle = -1;
-    s->output_begin = output_length(s);
-    if (start_process(s, incarnation, &e) == 0) {
-        write_worker_file(s);
+    k->incarnation = incarnation;
+    k->handle = -1;
+    k->output_begin = output_length(k);
+    if (start_process(k, incarnation, &e) == 0) {
+        write_worker_file(k);
         return;
     }
-    s->worker = 0;
+    k->worker = 0;
     tm_log(TM_LOG_ERROR, "the worker could not be started: %s", e.text);
     struct tm_worker_end end = {.status = STATUS_NOT_FOUND, .output = e.text, .output_length = strlen(e.text)};
-    tm_agent_worker_ended(&s->agent, now_ms(s), incarnation, &end, &s->out);
+    tm_agent_worker_ended(&k->agent, now_ms(k->service), incarnation, &end, &k->out);
 }
 
 /* What it started goes with it, or would train on beside the next one. */
-static void forget_worker(struct service *s)
+static void forget_worker(struct keeper *k)
 {
-    (void)s->env->process_signal_group(s->env, s->worker, SIGKILL, NULL);
-    if (s->handle >= 0) s->env->net_close(s->env, s->handle);
-    s->handle = -1;
-    s->worker = 0;
+    (void)k->env->process_signal_group(k->env, k->worker, SIGKILL, NULL);
+    if (k->handle >= 0) k->env->net_close(k->env, k->handle);
+    k->handle = -1;
+    k->worker = 0;
 }
 
-static void carry_out(struct service *s)
+static void carry_out(struct keeper *k)
 {
-    for (size_t i = 0; i < s->out.count; i++) {
-        struct tm_action action = s->out.actions[i];
+    struct service *s = k->service;
+    for (size_t i = 0; i < k->out.count; i++) {
+        struct tm_action action = k->out.actions[i];
         if (action.kind == TM_ACTION_SEND)
-            tm_links_send(s->links, &action.to, s->given->coordinator, tm_outbox_data(&s->out, &action), action.length);
-        if (action.kind == TM_AGENT_START_WORKER && s->worker == 0) start_worker(s, action.number);
-        bool over = s->agent.stopped; /* the worker hears it, too, and may still have something to save */
-        if (action.kind == TM_AGENT_END_WORKER && s->worker != 0 && s->incarnation == action.number && !over)
-            (void)s->env->process_signal_group(s->env, s->worker, SIGKILL, NULL);
+            tm_links_send(k->links, &action.to, s->given->coordinator, tm_outbox_data(&k->out, &action), action.length);
+        if (action.kind == TM_AGENT_START_WORKER && k->worker == 0) start_worker(k, action.number);
+        if (k->agent.stopped) s->over = true;
+        if (action.kind == TM_AGENT_END_WORKER && k->worker != 0 && k->incarnation == action.number && !s->over)
+            (void)k->env->process_signal_group(k->env, k->worker, SIGKILL, NULL);
         if (action.kind == TM_AGENT_STOP) {
             s->ends = true;
-            s->went_bad = action.number != 0;
+            if (action.number != 0) s->bad = k;
         }
     }
-    tm_outbox_clear(&s->out);
+    tm_outbox_clear(&k->out);
 }
 
-static void tell_end(struct service *s, int status)
+static void tell_end(struct keeper *k, int status)
 {
-    struct tm_worker_end end = {.status = status, .file = s->given->output_name};
+    struct tm_worker_end end = {.status = status, .file = k->given->output_name};
     const void *data = NULL;
     size_t length = 0;
-    bool known = s->given->output != NULL && s->env->file_map(s->env, s->given->output, &data, &length, NULL) == 0;
+    bool known = k->given->output != NULL && k->env->file_map(k->env, k->given->output, &data, &length, NULL) == 0;
     if (known && length > 0) {
         size_t begin = length > OUTPUT_BYTES ? length - OUTPUT_BYTES : 0;
-        if (begin < s->output_begin && s->output_begin <= length) begin = s->output_begin;
+        if (begin < k->output_begin && k->output_begin <= length) begin = k->output_begin;
         end.output = (const char *)data + begin;
         end.output_length = length - begin;
     }
-    tm_agent_worker_ended(&s->agent, now_ms(s), s->incarnation, &end, &s->out);
-    if (known) s->env->file_unmap(s->env, data, length);
+    tm_agent_worker_ended(&k->agent, now_ms(k->service), k->incarnation, &end, &k->out);
+    if (known) k->env->file_unmap(k->env, data, length);
 }
 
-static void watch_worker(struct service *s)
+static void watch_worker(struct keeper *k)
 {
     int status = 0;
-    if (s->worker == 0 || s->env->process_wait(s->env, s->worker, 0, &status, NULL) != 0) return;
-    forget_worker(s);
-    tell_end(s, status);
-    carry_out(s);
-    if (!s->agent.gave_up) return;
-    s->ends = s->went_bad = true; /* somebody else's machine may do better than this one */
+    if (k->worker == 0 || k->env->process_wait(k->env, k->worker, 0, &status, NULL) != 0) return;
+    forget_worker(k);
+    tell_end(k, status);
+    carry_out(k);
+    if (!k->agent.gave_up) return;
+    k->service->ends = true; /* somebody else's machine may do better than this one */
+    k->service->bad = k;
 }
 
 /* ---- what the instance hears ---- */
 
 static void on_message(void *context, const tm_message *message)
 {
-    struct service *s = context;
-    tm_agent_receive(&s->agent, now_ms(s), message, &s->out);
-    carry_out(s);
+    struct keeper *k = context;
+    tm_agent_receive(&k->agent, now_ms(k->service), message, &k->out);
+    carry_out(k);
+}
+
+static void tell_notice(struct service *s, int64_t left_ms)
+{
+    for (uint32_t i = 0; i < s->keeper_count; i++) {
+        tm_agent_notice(&s->keepers[i].agent, now_ms(s), left_ms, &s->keepers[i].out);
+        carry_out(&s->keepers[i]);
+    }
 }
 
 /* SIGTERM is a notice; the instance goes when its time is up, or at the second SIGTERM. */
 static void watch_signals(struct service *s)
 {
     int told = s->given->terminating == NULL ? 0 : *s->given->terminating;
-    if (told > s->heard && s->heard == 0) {
-        tm_agent_notice(&s->agent, now_ms(s), s->given->notice_ms, &s->out);
-        carry_out(s);
-    }
+    if (told > s->heard && s->heard == 0) tell_notice(s, s->given->notice_ms);
     s->heard = told;
-    if (told > 1 || (told > 0 && now_ms(s) >= s->agent.notice_end_ms)) s->ends = true;
+    if (told > 1 || (told > 0 && now_ms(s) >= s->keepers[0].agent.notice_end_ms)) s->ends = true;
 }
 
 /* The cloud's word, in the cloud's form. A hint is no notice: nothing is moved for it. */
@@ -196,38 +215,57 @@ static void watch_notice(struct service *s)
     struct tm_error e;
     if (s->reader == NULL || tm_notice_reader_step(s->reader, &word, &e) != 0 || s->heard != 0) return;
     int64_t left_ms = word.gone_utc_ms - s->env->now_ms(s->env);
-    if (word.going || s->agent.noticed)
-        tm_agent_notice(&s->agent, now_ms(s), word.going ? (left_ms > 0 ? left_ms : 0) : -1, &s->out);
+    if (word.going || s->keepers[0].agent.noticed) tell_notice(s, word.going ? (left_ms > 0 ? left_ms : 0) : -1);
     if (word.going) tm_log(TM_LOG_INFO, "this instance will be preempted in %" PRId64 " ms", left_ms);
-    carry_out(s);
+}
+
+/* The first that no coordinator has; NULL: one has them all. */
+static const struct keeper *unregistered(const struct service *s)
+{
+    for (uint32_t i = 0; i < s->keeper_count; i++)
+        if (!s->keepers[i].agent.registered) return &s->keepers[i];
+    return NULL;
+}
+
+/* Whoever let this machine in hears of it, and says when it may go. */
+static void watch_host(struct service *s)
+{
+    if (s->given->stays == NULL) return;
+    const struct tm_agent *agent = &s->keepers[0].agent;
+    int64_t left_ms = agent->notice_end_ms - now_ms(s);
+    if (!s->given->stays(s->given->context, agent->noticed, left_ms > 0 ? left_ms : 0)) s->ends = true;
 }
 
 /* What is in the way of a coordinator is said once, not each time it is tried; and not tried for ever. */
 static void watch_contact(struct service *s)
 {
-    if (s->agent.registered) {
+    const struct keeper *k = unregistered(s);
+    if (k == NULL) {
         if (s->told[0] != '\0') tm_log(TM_LOG_INFO, "connected to the coordinator");
         s->told[0] = '\0';
         s->contact_ms = now_ms(s);
         return;
     }
-    const char *trouble = tm_links_trouble(s->links);
+    const char *trouble = tm_links_trouble(k->links);
     bool news = trouble[0] != '\0' && strcmp(trouble, s->told) != 0;
     if (news && (s->told[0] == '\0' || now_ms(s) - s->told_ms >= TELL_MS)) {
         (void)snprintf(s->told, sizeof s->told, "%s", trouble);
         s->told_ms = now_ms(s);
         tm_log(TM_LOG_WARN, "no coordinator yet: %s", trouble);
     }
-    if (s->given->give_up_ms > 0 && now_ms(s) - s->contact_ms > s->given->give_up_ms) s->ends = s->went_bad = true;
+    if (s->given->give_up_ms <= 0 || now_ms(s) - s->contact_ms <= s->given->give_up_ms) return;
+    s->ends = true;
+    s->bad = k;
 }
 
 static int say_bad(const struct service *s, struct tm_error *e)
 {
-    if (s->agent.gave_up)
-        return tm_error_set(e, TM_EPEER, "the worker ended %zu times; its output says why", s->agent.restart_count);
-    if (s->agent.refused[0] != '\0')
-        return tm_error_set(e, TM_EPEER, "the coordinator refused this machine: %s", s->agent.refused);
-    const char *trouble = tm_links_trouble(s->links);
+    const struct keeper *k = s->bad;
+    if (k->agent.gave_up)
+        return tm_error_set(e, TM_EPEER, "the worker ended %zu times; its output says why", k->agent.restart_count);
+    if (k->agent.refused[0] != '\0')
+        return tm_error_set(e, TM_EPEER, "the coordinator refused this machine: %s", k->agent.refused);
+    const char *trouble = tm_links_trouble(k->links);
     return tm_error_set(e, TM_EPEER, "no answer from the coordinator within %lld s: %s",
                         (long long)(s->given->give_up_ms / 1000), trouble[0] != '\0' ? trouble : "it does not answer");
 }
@@ -240,56 +278,98 @@ static void wait_for_anything(struct service *s)
     int64_t wait_ms = WAIT_MS;
     if (s->reader != NULL && tm_notice_reader_wait_ms(s->reader) < wait_ms)
         wait_ms = tm_notice_reader_wait_ms(s->reader);
-    tm_links_note(s->links, wait_ms > 0 ? wait_ms : 0, &waiting);
-    int others[] = {s->handle, s->reader != NULL ? tm_notice_reader_handle(s->reader) : -1};
-    for (size_t i = 0; i < 2; i++)
-        if (others[i] >= 0) tm_links_also(&waiting, others[i]);
-    tm_links_wait(s->links, &waiting);
+    tm_links_note(s->keepers[0].links, wait_ms > 0 ? wait_ms : 0, &waiting);
+    for (uint32_t i = 0; i < s->keeper_count; i++) {
+        if (i > 0) tm_links_note_more(s->keepers[i].links, &waiting);
+        if (s->keepers[i].handle >= 0) tm_links_also(&waiting, s->keepers[i].handle);
+    }
+    int handle = s->reader != NULL ? tm_notice_reader_handle(s->reader) : -1;
+    if (handle >= 0) tm_links_also(&waiting, handle);
+    tm_links_wait(s->keepers[0].links, &waiting);
+}
+
+/* They do not outlive their agent; at the job's end they are given time to end by themselves. */
+static void end_workers(struct service *s)
+{
+    int status = 0;
+    int64_t end_ms = now_ms(s) + LINGER_MS;
+    for (uint32_t i = 0; i < s->keeper_count; i++) {
+        struct keeper *k = &s->keepers[i];
+        while (k->worker != 0 && s->over && now_ms(s) < end_ms) {
+            bool told = s->given->terminating != NULL && *s->given->terminating > 1;
+            if (told || s->env->process_wait(s->env, k->worker, WAIT_MS, &status, NULL) == 0) break;
+        }
+        if (k->worker != 0) (void)s->env->process_signal_group(s->env, k->worker, SIGKILL, NULL);
+    }
+    for (uint32_t i = 0; i < s->keeper_count; i++) {
+        struct keeper *k = &s->keepers[i];
+        if (k->worker == 0) continue;
+        (void)s->env->process_wait(s->env, k->worker, DEATH_LIMIT_MS, &status, NULL);
+        forget_worker(k);
+    }
 }
 
 static void loop(struct service *s)
 {
     while (!s->ends) {
         wait_for_anything(s);
-        tm_links_take(s->links, on_message, s);
-        watch_worker(s);
+        for (uint32_t i = 0; i < s->keeper_count; i++) {
+            tm_links_take(s->keepers[i].links, on_message, &s->keepers[i]);
+            watch_worker(&s->keepers[i]);
+        }
         watch_signals(s);
         watch_notice(s);
         watch_contact(s);
-        tm_agent_tick(&s->agent, now_ms(s), &s->out);
-        carry_out(s);
+        watch_host(s);
+        for (uint32_t i = 0; i < s->keeper_count; i++) {
+            tm_agent_tick(&s->keepers[i].agent, now_ms(s), &s->keepers[i].out);
+            carry_out(&s->keepers[i]);
+        }
     }
-    if (s->worker == 0) return;
-    int status = 0;
-    for (int64_t end_ms = now_ms(s) + LINGER_MS; s->agent.stopped && now_ms(s) < end_ms;) {
-        bool told = s->given->terminating != NULL && *s->given->terminating > 1;
-        if (told || s->env->process_wait(s->env, s->worker, WAIT_MS, &status, NULL) == 0) break;
+    end_workers(s);
+}
+
+static int make_keepers(struct service *s, struct tm_error *e)
+{
+    static const struct tm_agent_worker plain = {.output = NULL};
+    struct tm_agent_options options = s->given->agent;
+    uint32_t count = s->given->worker_count > 0 ? s->given->worker_count : 1;
+    int rc = 0;
+    if (options.incarnation == 0) options.incarnation = s->env->random_u64(s->env) | 1;
+    options.random_seed = s->env->random_u64(s->env);
+    s->keepers = tm_calloc(count, sizeof *s->keepers);
+    if (s->keepers == NULL) return tm_error_nomem(e);
+    for (; rc == 0 && s->keeper_count < count; s->keeper_count++) {
+        struct keeper *k = &s->keepers[s->keeper_count];
+        *k = (struct keeper){.service = s,
+                             .env = s->env,
+                             .given = s->given->worker_count > 0 ? &s->given->workers[s->keeper_count] : &plain,
+                             .handle = -1};
+        tm_outbox_init(&k->out);
+        tm_agent_init(&k->agent, &options);
+        options.id++;
+        rc = tm_links_create(s->env, NULL, s->tls, s->given->agent.token, &k->links, e);
     }
-    /* it does not outlive its agent */
-    (void)s->env->process_signal_group(s->env, s->worker, SIGKILL, NULL);
-    (void)s->env->process_wait(s->env, s->worker, DEATH_LIMIT_MS, &status, NULL);
-    forget_worker(s);
+    return rc;
 }
 
 int tm_agent_serve(struct tm_env *env, struct tm_agent_service *service, struct tm_error *e)
 {
-    struct service s = {.env = env, .given = service, .handle = -1};
-    struct tm_agent_options options = service->agent;
-    if (options.incarnation == 0) options.incarnation = env->random_u64(env) | 1;
-    options.random_seed = env->random_u64(env);
-    tm_outbox_init(&s.out);
+    struct service s = {.env = env, .given = service};
     int rc = service->tls_folder == NULL ? 0 : tm_tls_load(env, service->tls_folder, &s.tls, e);
-    if (rc == 0) rc = tm_links_create(env, NULL, s.tls, service->agent.token, &s.links, e);
+    if (rc == 0) rc = make_keepers(&s, e);
     if (rc == 0 && service->notice != NULL) rc = tm_notice_reader_create(env, service->notice, &s.reader, e);
     if (rc == 0) {
-        tm_agent_init(&s.agent, &options);
         s.contact_ms = now_ms(&s);
         loop(&s);
-        if (s.went_bad) rc = say_bad(&s, e);
+        if (s.bad != NULL) rc = say_bad(&s, e);
     }
     tm_notice_reader_destroy(s.reader);
-    tm_links_destroy(s.links);
+    for (uint32_t i = 0; i < s.keeper_count; i++) {
+        tm_links_destroy(s.keepers[i].links);
+        tm_outbox_deinit(&s.keepers[i].out);
+    }
+    tm_free(s.keepers);
     tm_tls_destroy(s.tls);
-    tm_outbox_deinit(&s.out);
     return rc;
 }

@@ -287,6 +287,16 @@ static void tap_stop(struct tm_run_tap *tap, bool now)
     if (s->stop_asked < 1 + now) s->stop_asked = 1 + now;
 }
 
+static int tap_steer(struct tm_run_tap *tap, const struct tm_steer_order *order, struct tm_error *e)
+{
+    struct service *s = tap->self;
+    tm_coordinator__utc(s->coordinator, s->env->now_ms(s->env));
+    int rc = tm_coordinator__steer(s->coordinator, order, &s->out, e);
+    carry_out(s);
+    s->heard = true;
+    return rc;
+}
+
 static void serve_hook(struct service *s)
 {
     const struct tm_run_hook *hook = &s->given->hook;
@@ -370,7 +380,8 @@ static int start(struct service *s, struct tm_error *e)
     s->watch = tm_run_watch_create();
     int rc = s->watch == NULL ? tm_error_nomem(e) : make_coordinator(s, e);
     if (rc != 0) return rc;
-    s->tap = (struct tm_run_tap){.self = s, .status = tap_status, .events = tap_events, .stop = tap_stop};
+    s->tap = (struct tm_run_tap){
+        .self = s, .status = tap_status, .events = tap_events, .stop = tap_stop, .steer = tap_steer};
     /* First what may be wrong: a port in use leaves no record that somebody would take for a lost one. */
     if (s->given->tls_folder != NULL) rc = tm_tls_load(s->env, s->given->tls_folder, &s->tls, e);
     if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, s->given->coordinator.token, &s->links, e);

@@ -8,6 +8,7 @@
  *     cloud/         of the cloud: its state, what it has billed (account), workers' pids
  *     owner          pid, start and mark of the program that runs it; gone when none does
  *     result/        the weights at the end, as a checkpoint
+ *     metrics.jsonl  every committed step once, where the job has loggers (step_log.h)
  *     summary.json, report.html, measured.tmcost, prediction.json (what the plan said)
  *
  * Only one program runs a job. One that was killed leaves `owner` behind: the next finds it, ends all processes with
@@ -28,6 +29,7 @@ enum { TM_STATE_PATH_MAX = 4096, TM_STATE_TOKEN_MAX = 128, TM_STATE_MARK_MAX = 6
     X(TOKEN, "token")                                                                                                  \
     X(ADDRESS, "address")                                                                                              \
     X(API, "api")                                                                                                      \
+    X(OFFICE, "office")                                                                                                \
     X(RECORD, "record")                                                                                                \
     X(COPIES, "copies")                                                                                                \
     X(TLS, "tls")                                                                                                      \
@@ -41,7 +43,8 @@ enum { TM_STATE_PATH_MAX = 4096, TM_STATE_TOKEN_MAX = 128, TM_STATE_MARK_MAX = 6
     X(REPORT, "report.html")                                                                                           \
     X(PREDICTION, "prediction.json")                                                                                   \
     X(COST, "measured.tmcost")                                                                                         \
-    X(LIFETIMES, "lifetimes.csv")
+    X(LIFETIMES, "lifetimes.csv")                                                                                      \
+    X(METRICS, "metrics.jsonl")
 
 enum tm_state_file {
 #define TM_STATE_FILE_ENUM(name, text) TM_STATE_##name,

@@ -155,10 +155,13 @@ static void end_workers(struct tm_supervisor *s)
     size_t count = 0;
     const struct tm_cloud_instance *all = s->cloud->instances(s->cloud, &count);
     for (size_t i = 0; i < count; i++) {
-        int pid = 0;
-        if (!tm_instance_is_here(&all[i])) continue;
-        if (tm_state_worker(s->env, s->options.driver.dir, all[i].id, &pid, NULL) == 0)
-            (void)s->env->process_signal(s->env, pid, SIGKILL, NULL);
+        uint32_t each = s->options.workers > 1 ? s->options.workers : 1;
+        for (uint32_t w = 0; w < each && tm_instance_is_here(&all[i]); w++) {
+            int pid = 0;
+            uint64_t worker = tm_worker_of_instance(all[i].id, w, each);
+            if (tm_state_worker(s->env, s->options.driver.dir, worker, &pid, NULL) == 0)
+                (void)s->env->process_signal(s->env, pid, SIGKILL, NULL);
+        }
     }
 }
 

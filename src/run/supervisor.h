@@ -28,6 +28,7 @@ struct tm_supervisor_options {
     /* Checkpoint-restart: at each change of the fleet all workers are ended, and begin again from the newest copy set
      * in files. */
     bool restart_all;
+    uint32_t workers; /* of an instance; 0: 1 */
 };
 
 struct tm_supervisor;

@@ -6,6 +6,7 @@
 #include "sim/simulate_internal.h"
 
 #include "base/alloc.h"
+#include "layout/mixed.h"
 
 #include <math.h>
 #include <string.h>
@@ -111,18 +112,57 @@ static double rate_on(const struct tm_sim__run *run, int instances, double speed
     return speed * layouts->list[layouts->best[instances]].samples_per_s;
 }
 
+/* The instances of one group by pool, and their speeds. */
+struct kinds {
+    int counts[TM_POOLS_MAX];
+    double speeds[TM_POOLS_MAX];
+    int sum;
+    bool mixed; /* of several speeds */
+};
+
+static void add_kind(struct kinds *kinds, int pool, int count, double speed)
+{
+    kinds->counts[pool] = count;
+    kinds->speeds[pool] = speed;
+    kinds->sum += count;
+    for (int i = 0; i < pool; i++)
+        kinds->mixed = kinds->mixed || (count > 0 && kinds->counts[i] > 0 && kinds->speeds[i] != speed);
+}
+
+/* With several speeds, fewer instances may do more than all: the best of them. */
+static double rate_of(const struct tm_sim__run *run, const struct kinds *kinds)
+{
+    const struct tm_layouts *layouts = run->job->layouts;
+    double best = 0;
+    int most = least_of(kinds->sum, run->workers_max), count = run->pools->count;
+    for (int n = kinds->mixed ? 1 : most; n <= most; n++)
+        best = fmax(best,
+                    rate_on(run, n, tm_layout_mixed(layouts, layouts->best[n], kinds->counts, kinds->speeds, count)));
+    return best;
+}
+
 /* What each group could give at a moment, with all that it has on demand. */
 static void group_rates(const struct tm_sim__run *run, double rates[TM_POOLS_MAX])
 {
-    int capacity[TM_POOLS_MAX] = {0};
-    double speed[TM_POOLS_MAX] = {0};
+    for (int g = 0; g < run->pools->group_count; g++) {
+        struct kinds kinds = {.sum = 0};
+        for (int i = 0; i < run->pools->count; i++) {
+            const struct tm_sim__pool *pool = &run->pools->list[i];
+            int capacity = pool->is->group == g ? capacity_of(pool->is, pool->in_trace) : 0;
+            add_kind(&kinds, i, capacity, pool->is->speed);
+        }
+        rates[g] = rate_of(run, &kinds);
+    }
+}
+
+void tm_sim__pools_speed(struct tm_sim__run *run, int layout)
+{
+    struct kinds kinds = {.sum = 0};
     for (int i = 0; i < run->pools->count; i++) {
         const struct tm_sim__pool *pool = &run->pools->list[i];
-        capacity[pool->is->group] += capacity_of(pool->is, pool->in_trace);
-        speed[pool->is->group] = pool->is->speed;
+        add_kind(&kinds, i, pool->is->group == run->pools->group ? pool->here : 0, pool->is->speed);
     }
-    for (int g = 0; g < run->pools->group_count; g++)
-        rates[g] = rate_on(run, capacity[g], speed[g]);
+    run->group_speed = tm_layout_mixed(run->job->layouts, layout, kinds.counts, kinds.speeds, run->pools->count);
 }
 
 /* The least that a move takes: a restart in whatever layout restarts soonest. */
@@ -197,7 +237,9 @@ static void take_bound(struct tm_sim__run *run, size_t moment)
         for (int i = 0; i < pools->count; i++) {
             struct tm_sim__pool *pool = &pools->list[i];
             bool may = pool->is->group == group && pool->here == 0 && capacity_of(pool->is, pool->in_trace) > 0;
-            if (may && (to == NULL || pool->price_usd_h < to->price_usd_h)) to = pool;
+            bool faster = to != NULL && pool->is->speed > to->is->speed;
+            bool cheaper = to != NULL && pool->is->speed == to->is->speed && pool->price_usd_h < to->price_usd_h;
+            if (may && (to == NULL || faster || cheaper)) to = pool;
         }
         if (to == NULL) return; /* cannot be: their sum is the capacity */
         int room = capacity_of(to->is, to->in_trace);
@@ -407,7 +449,6 @@ void tm_sim__pools_carry_out(struct tm_sim__run *run, const struct tm_decision *
         if (pool->is->group != pools->group) continue;
         here += pool->here;
         if (biggest < 0 || pool->here > pools->list[biggest].here) biggest = i;
-        run->group_speed = pool->is->speed;
     }
     run->now.after = least_of(here, run->workers_max); /* the others have a notice, and their successors are here */
     pools->given_up = bound ? 0 : out_of_use(run, moves, released, here - run->now.after);

@@ -405,6 +405,7 @@ static int live_part(struct tm_sim__run *run, size_t moment, double end_s, struc
         decision.change = TM_CHANGE_MIGRATE;
     }
     int to = tm_policy_realise(run->job->layouts, decision.layout, run->now.after, run->options->workers_min);
+    if (run->pools != NULL) tm_sim__pools_speed(run, to);
     rc = change_ms(run, moment, &decision, to, &cost_ms, e);
     if (rc != 0) return rc;
     if (run->pools == NULL) carry_out(run, &decision);
@@ -500,13 +501,13 @@ static void sum_up(struct tm_sim__run *run)
 
 static int check_options(const struct tm_sim_options *options, const struct tm_trace *trace, struct tm_error *e)
 {
+    if (!(options->interval_s >= 1) || options->horizon < 1 || options->horizon > TM_FORECAST_STEPS_MAX)
+        return tm_error_set(e, TM_EUSAGE, "expected an interval of at least 1 s, and 1 to %d of them to look ahead",
+                            TM_FORECAST_STEPS_MAX);
     int64_t end_ms = tm_moments_end_ms(trace, (int64_t)(options->interval_s * 1000));
     if (options->from_ms < trace->begin_ms || options->to_ms > end_ms || options->from_ms >= options->to_ms)
         return tm_error_set(e, TM_EUSAGE, "the trace covers %.2fh to %.2fh; --from and --to must be within it",
                             (double)trace->begin_ms / 3.6e6, (double)trace->end_ms / 3.6e6);
-    if (!(options->interval_s >= 1) || options->horizon < 1 || options->horizon > TM_FORECAST_STEPS_MAX)
-        return tm_error_set(e, TM_EUSAGE, "expected an interval of at least 1 s, and 1 to %d of them to look ahead",
-                            TM_FORECAST_STEPS_MAX);
     return 0;
 }
 

@@ -130,6 +130,8 @@ void tm_sim__pools_meet(struct tm_sim__run *run, size_t moment);
 void tm_sim__pools_show(struct tm_sim__run *run, struct tm_facts *facts);
 void tm_sim__pools_carry_out(struct tm_sim__run *run, const struct tm_decision *decision);
 void tm_sim__pools_bill(struct tm_sim__run *run, double hours);
+/* How fast the instances that train are in a layout, over what it says. */
+void tm_sim__pools_speed(struct tm_sim__run *run, int layout);
 /* When the next instances are ready. */
 double tm_sim__pools_next_s(const struct tm_sim__run *run);
 /* The pause of whoever knows all, before it trains in a layout. */

@@ -1,24 +1,21 @@
 /* Which store a place names. */
-#include "store/s3.h"
+#include "store/objects.h"
 #include "store/store_internal.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-static bool is_s3(const char *place)
-{
-    return strncmp(place, "s3://", 5) == 0;
-}
-
 int tm_copy_store_check_place(const char *place, struct tm_error *e)
 {
-    char bucket[TM_S3_BUCKET_MAX];
-    char prefix[TM_S3_PREFIX_MAX];
-    if (is_s3(place)) return tm_s3__place(place, bucket, prefix, e);
+    char bucket[TM_BUCKET_MAX];
+    char prefix[TM_PREFIX_MAX];
+    if (tm_objects__is_place(place)) return tm_objects_place(place, bucket, prefix, e);
     if (tm_copy_office__is_place(place)) return tm_copy_office__check(place, e);
     if (strstr(place, "://") != NULL) /* gs://BUCKET/PATH is not a folder named "gs:" */
-        return tm_error_set(e, TM_EUSAGE, "%.200s: not supported yet; give a folder or s3://BUCKET/PREFIX", place);
+        return tm_error_set(e, TM_EUSAGE,
+                            "%.200s: not supported yet; give a folder, s3://BUCKET/PREFIX or az://CONTAINER/PREFIX",
+                            place);
     if (place[0] == '\0' || strlen(place) >= TM_COPY_PLACE_MAX)
         return tm_error_set(e, TM_EUSAGE, "the name of the folder for copies must have 1 to %d bytes",
                             TM_COPY_PLACE_MAX - 1);
@@ -31,10 +28,10 @@ int tm_copy_store_place(struct tm_env *env, const char *place, char out[TM_COPY_
     int rc = tm_copy_store_check_place(place, e);
     if (rc != 0) return rc;
     (void)snprintf(out, TM_COPY_PLACE_MAX, "%s", place);
-    if (is_s3(place) || tm_copy_office__is_place(place)) return 0;
+    if (tm_objects__is_place(place) || tm_copy_office__is_place(place)) return 0;
     tm_text_init(&text, TM_COPY_PLACE_MAX - 1);
     int found = env->file_read(env, place, &text, NULL); /* fails for a folder */
-    if (found == 0 && is_s3(tm_text_string(&text))) {
+    if (found == 0 && tm_objects__is_place(tm_text_string(&text))) {
         (void)snprintf(out, TM_COPY_PLACE_MAX, "%.*s", (int)strcspn(text.data, "\r\n"), text.data);
         rc = tm_copy_store_check_place(out, e);
         if (rc != 0) rc = tm_error_wrap(e, rc, "%s", place);
@@ -51,7 +48,8 @@ int tm_copy_store_open(struct tm_env *env, const char *place, uint64_t job, stru
     int rc = tm_copy_store_place(env, place, found, e);
     if (rc != 0) return rc;
     if (tm_copy_office__is_place(found)) return tm_copy_office__open(env, found, out, e);
-    return is_s3(found) ? tm_copy_s3__open(env, found, job, out, e) : tm_copy_folder__open(env, found, job, out, e);
+    return tm_objects__is_place(found) ? tm_copy_bucket__open(env, found, job, out, e)
+                                       : tm_copy_folder__open(env, found, job, out, e);
 }
 
 int tm_copy_store_newest(struct tm_env *env, const char *place, uint64_t *out_set, struct tm_error *e)

@@ -1,5 +1,5 @@
 /* Where copy sets outlive the machines that made them: one struct of functions. A folder that all machines share
- * implements it (copy_folder.c), and a bucket of S3 or of a service that speaks like it (copy_s3.c).
+ * implements it (copy_folder.c), and a bucket of S3 or of Azure (copy_bucket.c).
  *
  * A store holds the sets of one job. A set is put part by part, one layer each, by the workers that hold the layers;
  * once all parts are there the coordinator seals it with a manifest (its event of the record). `list` and `newest` name
@@ -54,7 +54,7 @@ struct tm_copy_store {
     int (*get)(struct tm_copy_store *store, uint64_t set, uint32_t layer, uint64_t size, struct tm_block_pool *pool,
                struct tm_copy_name *out_name, struct tm_block **out_block, struct tm_error *e);
     /* All parts of the set are there: it is the newest now. -TM_EINPUT: another coordinator claimed the store since;
-     * this one may not name sets any more (only where the store can tell: S3). */
+     * this one may not name sets any more (only where the store can tell: a bucket). */
     int (*seal)(struct tm_copy_store *store, uint64_t set, const void *manifest, size_t length, struct tm_error *e);
     /* The number of the set that was sealed last. -TM_ENOTFOUND: none was. */
     int (*newest)(struct tm_copy_store *store, uint64_t *out_set, struct tm_error *e);
@@ -81,11 +81,13 @@ enum { TM_COPY_PLACE_MAX = 4096 };
 
 /* Can a store be opened there, as far as its name tells? -TM_EUSAGE: no. */
 int tm_copy_store_check_place(const char *place, struct tm_error *e);
-/* Where a place leads: "s3://BUCKET/PREFIX" where it is, or is a file that says so; else the folder itself. */
+/* Where a place leads: "s3://BUCKET/PREFIX" or "az://CONTAINER/PREFIX" where it is, or is a file that says so; else the
+ * folder itself. */
 int tm_copy_store_place(struct tm_env *env, const char *place, char out[TM_COPY_PLACE_MAX], struct tm_error *e);
 /* Opens the store at `place`, for that job (0: any, which may put without a claim): a folder, which need not be there
- * yet; "s3://BUCKET/PREFIX"; or a file with that line in it. Nothing of the store is read or written so far. The caller
- * owns the result, and closes it. -TM_EUSAGE: no such place; -TM_EINPUT: settings of AWS are missing. */
+ * yet; "s3://BUCKET/PREFIX" or "az://CONTAINER/PREFIX"; or a file with that line in it. Nothing of the store is read or
+ * written so far. The caller owns the result, and closes it. -TM_EUSAGE: no such place; -TM_EINPUT: settings of AWS are
+ * missing. */
 int tm_copy_store_open(struct tm_env *env, const char *place, uint64_t job, struct tm_copy_store **out,
                        struct tm_error *e);
 /* The newest set of the store at a place, without keeping it open. */

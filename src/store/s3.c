@@ -1,105 +1,40 @@
 #include "store/s3.h"
 
 #include "base/alloc.h"
+#include "store/transfer.h"
 #include "web/xml.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { WEBS_MAX = 64, SMALL_MS = 60000, TRIES = 8, ARENA_MAX = 64 << 20, PAGES_MAX = 100000 };
+enum { SMALL_MS = 60000, TRIES = 8, ARENA_MAX = 64 << 20, PAGES_MAX = 100000 };
 
 struct tm_s3 {
-    struct tm_env *env;
     struct tm_aws *aws;
-    char bucket[TM_S3_BUCKET_MAX];
-    char prefix[TM_S3_PREFIX_MAX]; /* without slashes at its ends; "": none */
-    pthread_mutex_t lock;
-    struct tm_web *idle[WEBS_MAX]; /* with the lock */
-    size_t idle_count;
+    char bucket[TM_BUCKET_MAX];
+    char prefix[TM_PREFIX_MAX]; /* without slashes at its ends; "": none */
+    struct tm_webs webs;
 };
 
-/* ---- places ---- */
+/* ---- the bucket ---- */
 
-static bool is_bucket(const char *name)
+static void s3_close(void *self)
 {
-    size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-_");
-    return name[length] == '\0' && length >= 3 && length < TM_S3_BUCKET_MAX && name[0] != '.' && name[0] != '-';
-}
-
-int tm_s3__place(const char *place, char bucket[TM_S3_BUCKET_MAX], char prefix[TM_S3_PREFIX_MAX], struct tm_error *e)
-{
-    static const char scheme[] = "s3://";
-    if (strncmp(place, scheme, sizeof scheme - 1) != 0)
-        return tm_error_set(e, TM_EUSAGE, "%.200s: not of the form s3://BUCKET/PREFIX", place);
-    const char *name = place + sizeof scheme - 1;
-    size_t length = strcspn(name, "/");
-    const char *rest = name + length;
-    while (*rest == '/')
-        rest++;
-    size_t rest_length = strlen(rest);
-    while (rest_length > 0 && rest[rest_length - 1] == '/')
-        rest_length--;
-    if (length < TM_S3_BUCKET_MAX) (void)snprintf(bucket, TM_S3_BUCKET_MAX, "%.*s", (int)length, name);
-    if (length >= TM_S3_BUCKET_MAX || !is_bucket(bucket))
-        return tm_error_set(e, TM_EUSAGE,
-                            "%.200s: the name of a bucket has 3 to 63 small letters, digits, dots and hyphens", place);
-    if (rest_length >= TM_S3_PREFIX_MAX)
-        return tm_error_set(e, TM_EUSAGE, "%.60s...: a prefix has at most %d bytes", place, TM_S3_PREFIX_MAX - 1);
-    (void)snprintf(prefix, TM_S3_PREFIX_MAX, "%.*s", (int)rest_length, rest);
-    return 0;
-}
-
-int tm_s3__create(struct tm_env *env, const char *place, struct tm_s3 **out, struct tm_error *e)
-{
-    struct tm_s3 *s3 = tm_calloc(1, sizeof *s3);
-    if (s3 == NULL) return tm_error_nomem(e);
-    s3->env = env;
-    (void)pthread_mutex_init(&s3->lock, NULL);
-    int rc = tm_s3__place(place, s3->bucket, s3->prefix, e);
-    if (rc == 0) rc = tm_aws_create(env, NULL, &s3->aws, e);
-    if (rc != 0) {
-        tm_s3__destroy(s3);
-        return rc;
-    }
-    *out = s3;
-    return 0;
-}
-
-void tm_s3__destroy(struct tm_s3 *s3)
-{
-    if (s3 == NULL) return;
-    for (size_t i = 0; i < s3->idle_count; i++)
-        tm_web_destroy(s3->idle[i]);
-    (void)pthread_mutex_destroy(&s3->lock);
+    struct tm_s3 *s3 = self;
+    tm_webs__deinit(&s3->webs);
     tm_aws_destroy(s3->aws);
     tm_free(s3);
 }
 
-int tm_s3__take_web(struct tm_s3 *s3, struct tm_web **out, struct tm_error *e)
+struct tm_webs *tm_s3__webs(struct tm_s3 *s3)
 {
-    struct tm_web *web = NULL;
-    (void)pthread_mutex_lock(&s3->lock);
-    if (s3->idle_count > 0) web = s3->idle[--s3->idle_count];
-    (void)pthread_mutex_unlock(&s3->lock);
-    if (web == NULL) return tm_web_create(s3->env, out, e);
-    *out = web;
-    return 0;
+    return &s3->webs;
 }
 
-void tm_s3__give_web(struct tm_s3 *s3, struct tm_web *web)
+void tm_s3__path(const struct tm_s3 *s3, const char *name, char out[TM_KEY_MAX + 2])
 {
-    (void)pthread_mutex_lock(&s3->lock);
-    bool room = s3->idle_count < WEBS_MAX;
-    if (room) s3->idle[s3->idle_count++] = web;
-    (void)pthread_mutex_unlock(&s3->lock);
-    if (!room) tm_web_destroy(web);
-}
-
-void tm_s3__path(const struct tm_s3 *s3, const char *name, char out[TM_S3_KEY_MAX + 2])
-{
-    (void)snprintf(out, TM_S3_KEY_MAX + 2, "/%s%s%s", s3->prefix, s3->prefix[0] != '\0' ? "/" : "", name);
+    (void)snprintf(out, TM_KEY_MAX + 2, "/%s%s%s", s3->prefix, s3->prefix[0] != '\0' ? "/" : "", name);
 }
 
 struct tm_aws_request tm_s3__request(struct tm_s3 *s3, const char *method, const char *path)
@@ -152,19 +87,20 @@ int tm_s3__judge(struct tm_s3 *s3, int rc, const char *path, struct tm_web_answe
 static int ask(struct tm_s3 *s3, struct tm_aws_request *request, struct tm_web_answer *out, struct tm_error *e)
 {
     struct tm_web *web = NULL;
-    int rc = tm_s3__take_web(s3, &web, e);
+    int rc = tm_webs__take(&s3->webs, &web, e);
     if (rc != 0) return rc;
     rc = tm_s3__judge(s3, tm_aws_ask(web, request, out, e), request->path, out, e);
-    tm_s3__give_web(s3, web);
+    tm_webs__give(&s3->webs, web);
     return rc;
 }
 
 /* ---- small objects ---- */
 
-int tm_s3__put(struct tm_s3 *s3, const char *name, const void *data, size_t length, const char *if_match,
-               char out_etag[TM_WEB_WORD_MAX], struct tm_error *e)
+static int s3_put(void *self, const char *name, const void *data, size_t length, const char *if_match,
+                  char out_etag[TM_WEB_WORD_MAX], struct tm_error *e)
 {
-    char path[TM_S3_KEY_MAX + 2];
+    struct tm_s3 *s3 = self;
+    char path[TM_KEY_MAX + 2];
     struct tm_web_answer answer;
     tm_s3__path(s3, name, path);
     struct tm_aws_request request = tm_s3__request(s3, "PUT", path);
@@ -180,10 +116,10 @@ int tm_s3__put(struct tm_s3 *s3, const char *name, const void *data, size_t leng
     return 0;
 }
 
-int tm_s3__get(struct tm_s3 *s3, const char *name, struct tm_text *out, char out_etag[TM_WEB_WORD_MAX],
-               struct tm_error *e)
+static int s3_get(void *self, const char *name, struct tm_text *out, char out_etag[TM_WEB_WORD_MAX], struct tm_error *e)
 {
-    char path[TM_S3_KEY_MAX + 2];
+    struct tm_s3 *s3 = self;
+    char path[TM_KEY_MAX + 2];
     struct tm_web_answer answer;
     tm_s3__path(s3, name, path);
     struct tm_aws_request request = tm_s3__request(s3, "GET", path);
@@ -195,9 +131,10 @@ int tm_s3__get(struct tm_s3 *s3, const char *name, struct tm_text *out, char out
     return tm_text_status(out, e);
 }
 
-int tm_s3__remove(struct tm_s3 *s3, const char *name, struct tm_error *e)
+static int s3_remove(void *self, const char *name, struct tm_error *e)
 {
-    char path[TM_S3_KEY_MAX + 2];
+    struct tm_s3 *s3 = self;
+    char path[TM_KEY_MAX + 2];
     struct tm_web_answer answer;
     tm_s3__path(s3, name, path);
     struct tm_aws_request request = tm_s3__request(s3, "DELETE", path);
@@ -228,12 +165,12 @@ static const char *below_prefix(const struct tm_s3 *s3, const char *key)
 }
 
 /* A page; `more` is where the next begins, "" after the last. */
-static int one_page(struct tm_s3 *s3, const char *from, bool flat, char more[2 * TM_S3_KEY_MAX], tm_name_f take,
+static int one_page(struct tm_s3 *s3, const char *from, bool flat, char more[2 * TM_KEY_MAX], tm_name_f take,
                     void *context, struct tm_error *e)
 {
     struct tm_arena arena;
     struct tm_xml *root = NULL;
-    char key[TM_S3_KEY_MAX + 2];
+    char key[TM_KEY_MAX + 2];
     tm_s3__path(s3, from, key);
     struct tm_aws_request request = tm_s3__request(s3, "GET", "/");
     request.query[request.query_count++] = (struct tm_web_pair){"list-type", "2"};
@@ -246,14 +183,15 @@ static int one_page(struct tm_s3 *s3, const char *from, bool flat, char more[2 *
     for (; rc == 0 && one != NULL; one = tm_xml_again(one))
         rc = take(context, below_prefix(s3, tm_xml_text(one, "Key")), e);
     bool ended = rc != 0 || strcmp(tm_xml_text(root, "IsTruncated"), "true") != 0;
-    (void)snprintf(more, (size_t)2 * TM_S3_KEY_MAX, "%s", ended ? "" : tm_xml_text(root, "NextContinuationToken"));
+    (void)snprintf(more, (size_t)2 * TM_KEY_MAX, "%s", ended ? "" : tm_xml_text(root, "NextContinuationToken"));
     tm_arena_deinit(&arena);
     return rc;
 }
 
-int tm_s3__each(struct tm_s3 *s3, const char *from, bool flat, tm_name_f take, void *context, struct tm_error *e)
+static int s3_each(void *self, const char *from, bool flat, tm_name_f take, void *context, struct tm_error *e)
 {
-    char more[2 * TM_S3_KEY_MAX] = "";
+    struct tm_s3 *s3 = self;
+    char more[2 * TM_KEY_MAX] = "";
     int rc = 0;
     for (int page = 0; rc == 0 && page < PAGES_MAX; page++) {
         rc = one_page(s3, from, flat, more, take, context, e);
@@ -264,7 +202,7 @@ int tm_s3__each(struct tm_s3 *s3, const char *from, bool flat, tm_name_f take, v
 
 static int abort_one(struct tm_s3 *s3, const char *key, const char *upload, struct tm_error *e)
 {
-    char path[TM_S3_KEY_MAX + 2];
+    char path[TM_KEY_MAX + 2];
     struct tm_web_answer answer;
     (void)snprintf(path, sizeof path, "/%s", key);
     struct tm_aws_request request = tm_s3__request(s3, "DELETE", path);
@@ -274,11 +212,12 @@ static int abort_one(struct tm_s3 *s3, const char *key, const char *upload, stru
     return rc == -(int)TM_ENOTFOUND ? 0 : rc;
 }
 
-int tm_s3__abort_uploads(struct tm_s3 *s3, const char *from, struct tm_error *e)
+static int s3_abort_uploads(void *self, const char *from, struct tm_error *e)
 {
+    struct tm_s3 *s3 = self;
     struct tm_arena arena;
     struct tm_xml *root = NULL;
-    char key[TM_S3_KEY_MAX + 2];
+    char key[TM_KEY_MAX + 2];
     tm_s3__path(s3, from, key);
     tm_arena_init(&arena, ARENA_MAX);
     struct tm_aws_request request = tm_s3__request(s3, "GET", "/");
@@ -291,4 +230,27 @@ int tm_s3__abort_uploads(struct tm_s3 *s3, const char *from, struct tm_error *e)
             rc = abort_one(s3, tm_xml_text(one, "Key"), tm_xml_text(one, "UploadId"), e);
     tm_arena_deinit(&arena);
     return rc;
+}
+
+int tm_s3__open(struct tm_env *env, const char *place, struct tm_objects *out, struct tm_error *e)
+{
+    struct tm_s3 *s3 = tm_calloc(1, sizeof *s3);
+    if (s3 == NULL) return tm_error_nomem(e);
+    tm_webs__init(&s3->webs, env);
+    int rc = tm_objects_place(place, s3->bucket, s3->prefix, e);
+    if (rc == 0) rc = tm_aws_create(env, NULL, &s3->aws, e);
+    if (rc != 0) {
+        s3_close(s3);
+        return rc;
+    }
+    *out = (struct tm_objects){.self = s3,
+                               .put = s3_put,
+                               .get = s3_get,
+                               .remove = s3_remove,
+                               .each = s3_each,
+                               .abort_uploads = s3_abort_uploads,
+                               .upload = tm_s3__upload,
+                               .download = tm_s3__download,
+                               .close = s3_close};
+    return 0;
 }

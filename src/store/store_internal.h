@@ -26,7 +26,7 @@ int tm_copy_file__head(const void *head, struct tm_copy_name *out, struct tm_err
 /* The stores themselves, of places that were checked. */
 int tm_copy_folder__open(struct tm_env *env, const char *place, uint64_t job, struct tm_copy_store **out,
                          struct tm_error *e);
-int tm_copy_s3__open(struct tm_env *env, const char *place, uint64_t job, struct tm_copy_store **out,
-                     struct tm_error *e);
+int tm_copy_bucket__open(struct tm_env *env, const char *place, uint64_t job, struct tm_copy_store **out,
+                         struct tm_error *e);
 
 #endif

@@ -106,9 +106,10 @@ static int make_path(const struct tm_aws_request *r, bool bucket_in_path, struct
     return tm_text_status(out, e);
 }
 
-static int prepare(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e)
+/* Signs it: for headers, or for a URL that is good for so many seconds. */
+static int sign(struct tm_aws_request *r, int64_t seconds, struct tm_text *url, struct tm_text *headers,
+                struct tm_error *e)
 {
-    struct tm_aws_request *r = context;
     struct tm_aws *aws = r->aws;
     struct tm_aws_keys keys = {.ends_ms = 0};
     char origin[ENDPOINT_MAX + 16];
@@ -132,11 +133,22 @@ static int prepare(void *context, struct tm_text *url, struct tm_text *headers, 
                                         .service = r->service,
                                         .time_ms = aws->env->now_ms(aws->env) + atomic_load(&aws->ahead_ms)};
         tm_text_puts(url, origin);
-        rc = tm_aws_sign(&to_sign, &keys, url, headers, e);
+        rc = headers != NULL ? tm_aws_sign(&to_sign, &keys, url, headers, e)
+                             : tm_aws_presign(&to_sign, &keys, seconds, url, e);
     }
     tm_aws_keys__clear(&keys);
     tm_text_deinit(&path);
     return rc;
+}
+
+static int prepare(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e)
+{
+    return sign(context, 0, url, headers, e);
+}
+
+int tm_aws_url(struct tm_aws_request *request, int64_t seconds, struct tm_text *out, struct tm_error *e)
+{
+    return sign(request, seconds, out, NULL, e);
 }
 
 static bool is_any(const char *code, const char *const *list)
@@ -192,7 +204,7 @@ static bool again(void *context, const struct tm_web_answer *answer)
 int tm_aws_begin(struct tm_web *web, struct tm_aws_request *r, struct tm_web_call **out, struct tm_error *e)
 {
     assert(r->aws != NULL && r->path[0] == '/' && r->query_count <= 8 && r->header_count <= 8);
-    if (!r->unsigned_body) tm_sha256__hex(r->body != NULL ? r->body : "", r->length, r->hash);
+    if (!r->unsigned_body) tm_sha256_hex(r->body != NULL ? r->body : "", r->length, r->hash);
     struct tm_web_request request = {.method = r->method,
                                      .body = r->body,
                                      .length = r->length,
@@ -204,7 +216,7 @@ int tm_aws_begin(struct tm_web *web, struct tm_aws_request *r, struct tm_web_cal
                                      .prepare = prepare,
                                      .again = again,
                                      .context = r};
-    return tm_web__begin(web, &request, out, e);
+    return tm_web_begin(web, &request, out, e);
 }
 
 int tm_aws_ask(struct tm_web *web, struct tm_aws_request *r, struct tm_web_answer *out, struct tm_error *e)
@@ -212,10 +224,7 @@ int tm_aws_ask(struct tm_web *web, struct tm_aws_request *r, struct tm_web_answe
     struct tm_web_call *call = NULL;
     int rc = tm_aws_begin(web, r, &call, e);
     if (rc != 0) return rc;
-    while (rc == 0 && !tm_web_is_done(call))
-        rc = tm_web_step_wait(web, e);
-    int ended = tm_web_end(call, out, rc == 0 ? e : NULL);
-    if (rc == 0) rc = ended;
+    rc = tm_web__finish(web, call, out, e);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "%s", r->host[0] != '\0' ? r->host : r->service);
 }
 

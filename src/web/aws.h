@@ -44,10 +44,14 @@ struct tm_aws_request {
     bool clock_set;
 };
 
-/* Begins it. What follows is as of tm_web__begin. */
+/* Begins it. What follows is as of tm_web_begin. */
 int tm_aws_begin(struct tm_web *web, struct tm_aws_request *request, struct tm_web_call **out, struct tm_error *e);
 /* From begin to end, waiting. */
 int tm_aws_ask(struct tm_web *web, struct tm_aws_request *request, struct tm_web_answer *out, struct tm_error *e);
+
+/* Appends the URL by which anybody may make this request, for so long (at most 7 days, and not longer than the
+ * credentials are good): method, bucket and path count. May wait for credentials. */
+int tm_aws_url(struct tm_aws_request *request, int64_t seconds, struct tm_text *out, struct tm_error *e);
 
 /* What an answer that is no success says: its code and message ("" where it does not). -TM_ENOMEM. */
 struct tm_aws_refusal {

@@ -24,7 +24,7 @@ void tm_aws_credentials__destroy(struct tm_aws_credentials *credentials);
 int tm_aws_credentials__get(struct tm_aws_credentials *credentials, struct tm_aws_keys *out, struct tm_error *e);
 /* The service says that they have ended: ask for new ones with the next get. */
 void tm_aws_credentials__doubt(struct tm_aws_credentials *credentials);
-/* Where the last ones came from, in words: "the environment", "profile x of /root/.aws/credentials"; "": not so far. */
+/* Where the last ones came from, in words: "the environment", "profile x of ~/.aws/credentials"; "": not so far. */
 void tm_aws_credentials__source(struct tm_aws_credentials *credentials, char out[256]);
 
 void tm_aws_keys__clear(struct tm_aws_keys *keys);

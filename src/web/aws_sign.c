@@ -20,7 +20,7 @@ static void to_hex(const unsigned char digest[DIGEST], char out[TM_SHA256_HEX])
         (void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
 }
 
-void tm_sha256__hex(const void *data, size_t length, char out[TM_SHA256_HEX])
+void tm_sha256_hex(const void *data, size_t length, char out[TM_SHA256_HEX])
 {
     unsigned char digest[EVP_MAX_MD_SIZE] = {0};
     unsigned size = 0;
@@ -131,7 +131,7 @@ static void sign_text(const struct tm_aws_signed *r, const struct tm_aws_keys *k
     char first[sizeof keys->secret + 4];
     char date[9];
     unsigned char key[DIGEST];
-    tm_sha256__hex(canonical->data, canonical->length, hash);
+    tm_sha256_hex(canonical->data, canonical->length, hash);
     (void)snprintf(to_sign, sizeof to_sign, "AWS4-HMAC-SHA256\n%s\n%s\n%s", scope->time, scope->text, hash);
     (void)snprintf(first, sizeof first, "AWS4%s", keys->secret);
     (void)snprintf(date, sizeof date, "%.8s", scope->time);

@@ -49,7 +49,7 @@ int tm_aws_sign(const struct tm_aws_signed *request, const struct tm_aws_keys *k
 int tm_aws_presign(const struct tm_aws_signed *request, const struct tm_aws_keys *keys, int64_t seconds,
                    struct tm_text *target, struct tm_error *e);
 
-void tm_sha256__hex(const void *data, size_t length, char out[TM_SHA256_HEX]);
+void tm_sha256_hex(const void *data, size_t length, char out[TM_SHA256_HEX]);
 /* Percent-encodes all but letters, digits, "-._~" and, if wanted, "/". */
 void tm_percent_encode(const char *text, bool keep_slash, struct tm_text *out);
 

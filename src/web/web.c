@@ -233,6 +233,25 @@ static int add_headers(struct tm_web_call *call, const struct tm_text *lines)
     return rc;
 }
 
+static CURLcode set_pem(CURL *easy, CURLoption option, const char *pem)
+{
+    if (pem == NULL) return CURLE_OK;
+    struct curl_blob blob = {.data = (void *)pem, .len = strlen(pem), .flags = CURL_BLOB_COPY};
+    return curl_easy_setopt(easy, option, &blob);
+}
+
+static CURLcode set_tls(CURL *easy, const struct tm_web_tls *tls)
+{
+    if (tls == NULL) return CURLE_OK;
+    CURLcode bad = set_pem(easy, CURLOPT_CAINFO_BLOB, tls->authority);
+    if (bad == CURLE_OK && tls->authority != NULL) bad = curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+    if (bad == CURLE_OK) bad = set_pem(easy, CURLOPT_SSLCERT_BLOB, tls->certificate);
+    if (bad == CURLE_OK) bad = set_pem(easy, CURLOPT_SSLKEY_BLOB, tls->key);
+    if (bad == CURLE_OK && tls->unchecked) bad = curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+    if (bad == CURLE_OK && tls->unchecked) bad = curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
+    return bad;
+}
+
 static CURLcode set_options(struct tm_web_call *call, const char *url, int64_t left_ms)
 {
     CURL *easy = call->easy;
@@ -259,6 +278,7 @@ static CURLcode set_options(struct tm_web_call *call, const char *url, int64_t l
     SET(CURLOPT_TIMEOUT_MS, (long)left_ms);
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long)(left_ms < CONNECT_MS ? left_ms : CONNECT_MS));
     if (r->direct) SET(CURLOPT_PROXY, "");
+    if (bad == CURLE_OK) bad = set_tls(easy, r->tls);
     if (r->silence_ms > 0) {
         SET(CURLOPT_LOW_SPEED_LIMIT, 1L);
         SET(CURLOPT_LOW_SPEED_TIME, (long)((r->silence_ms + 999) / 1000));
@@ -327,6 +347,7 @@ static int judge(struct tm_web_call *call, CURLcode result)
     case CURLE_URL_MALFORMAT:
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_CERTPROBLEM:
         return tm_error_set(e, TM_EINPUT, "%s", words);
     case CURLE_WRITE_ERROR:
         if (call->answer.body.failed == -(int)TM_ENOMEM) return tm_error_nomem(e);
@@ -380,7 +401,7 @@ static void drive_sockets(struct tm_web *web)
     struct tm_watch watches[SOCKETS_MAX];
     int64_t ignored = 0;
     int running = 0;
-    size_t count = tm_web__watch(web, watches, SOCKETS_MAX, &ignored);
+    size_t count = tm_web_watch(web, watches, SOCKETS_MAX, &ignored);
     if (count > 0 && web->env->net_watch(web->env, watches, count, 0, NULL) != 0) count = 0;
     for (size_t i = 0; i < count; i++) {
         int mask = (watches[i].can_receive ? CURL_CSELECT_IN : 0) | (watches[i].can_send ? CURL_CSELECT_OUT : 0);
@@ -392,7 +413,7 @@ static void drive_sockets(struct tm_web *web)
     }
 }
 
-void tm_web__step(struct tm_web *web)
+void tm_web_step(struct tm_web *web)
 {
     assert(web != NULL);
     int left = 0;
@@ -408,7 +429,7 @@ void tm_web__step(struct tm_web *web)
     }
 }
 
-size_t tm_web__watch(struct tm_web *web, struct tm_watch *watches, size_t max, int64_t *out_wait_ms)
+size_t tm_web_watch(struct tm_web *web, struct tm_watch *watches, size_t max, int64_t *out_wait_ms)
 {
     size_t count = 0;
     int64_t until = web->timer_ns;
@@ -431,7 +452,7 @@ int tm_web_step_wait(struct tm_web *web, struct tm_error *e)
 {
     struct tm_watch watches[SOCKETS_MAX];
     int64_t wait_ms = 0;
-    size_t count = tm_web__watch(web, watches, SOCKETS_MAX, &wait_ms);
+    size_t count = tm_web_watch(web, watches, SOCKETS_MAX, &wait_ms);
     if (wait_ms > 1000) wait_ms = 1000;
     if (wait_ms > 0 && count == 0) web->env->sleep_ms(web->env, wait_ms);
     if (wait_ms > 0 && count > 0) {
@@ -439,14 +460,13 @@ int tm_web_step_wait(struct tm_web *web, struct tm_error *e)
         int rc = web->env->net_watch(web->env, watches, count, wait_ms, &own);
         if (rc != 0 && rc != -(int)TM_ETIMEOUT) return tm_error_set(e, own.code, "%s", own.text);
     }
-    tm_web__step(web);
+    tm_web_step(web);
     return 0;
 }
 
 /* ---- calls ---- */
 
-int tm_web__begin(struct tm_web *web, const struct tm_web_request *request, struct tm_web_call **out,
-                  struct tm_error *e)
+int tm_web_begin(struct tm_web *web, const struct tm_web_request *request, struct tm_web_call **out, struct tm_error *e)
 {
     assert(request->method != NULL && request->prepare != NULL && request->deadline_ms > 0 && request->tries_max > 0);
     if (web->call_count >= TM_WEB_CALLS_MAX)
@@ -502,15 +522,20 @@ int tm_web_end(struct tm_web_call *call, struct tm_web_answer *out, struct tm_er
     return done ? rc : tm_error_set(e, TM_ECANCELED, "given up");
 }
 
-int tm_web__ask(struct tm_web *web, const struct tm_web_request *request, struct tm_web_answer *out, struct tm_error *e)
+int tm_web__finish(struct tm_web *web, struct tm_web_call *call, struct tm_web_answer *out, struct tm_error *e)
 {
-    struct tm_web_call *call = NULL;
-    int rc = tm_web__begin(web, request, &call, e);
-    if (rc != 0) return rc;
+    int rc = 0;
     while (rc == 0 && !tm_web_is_done(call))
         rc = tm_web_step_wait(web, e);
     int ended = tm_web_end(call, out, rc == 0 ? e : NULL);
     return rc != 0 ? rc : ended;
+}
+
+int tm_web__ask(struct tm_web *web, const struct tm_web_request *request, struct tm_web_answer *out, struct tm_error *e)
+{
+    struct tm_web_call *call = NULL;
+    int rc = tm_web_begin(web, request, &call, e);
+    return rc != 0 ? rc : tm_web__finish(web, call, out, e);
 }
 
 /* ---- the whole ---- */

@@ -2,7 +2,7 @@
  *
  * A `struct tm_web` carries calls side by side over libcurl's multi interface, keeps connections for the next call, and
  * belongs to one thread at a time. It never waits by itself. A loop watches its handles among others and calls
- * tm_web__step when one is ready; a thread that may wait calls tm_web_step_wait until its calls are done.
+ * tm_web_step when one is ready; a thread that may wait calls tm_web_step_wait until its calls are done.
  *
  * Every call has a deadline, over all its tries. A try that failed for now (no connection, a cut answer, 429, 500, 502,
  * 503, 504, and what `again` says) is repeated after a pause that doubles, is drawn at random so that many callers do
@@ -30,6 +30,14 @@ struct tm_web_answer {
     char region[64];            /* x-amz-bucket-region */
 };
 
+/* Whom a service must be, and who we are to it, where that is not what the system says. All is borrowed. */
+struct tm_web_tls {
+    const char *authority;   /* PEM: only what these signed is believed; NULL: the system's */
+    const char *certificate; /* PEM, with its key: ours; NULL: none */
+    const char *key;
+    bool unchecked; /* whoever answers is believed, because the user said so */
+};
+
 struct tm_web_request {
     const char *method;
     const void *body; /* borrowed until the call ends; NULL: none */
@@ -39,7 +47,8 @@ struct tm_web_request {
     int64_t deadline_ms; /* from now on, for all tries */
     int64_t silence_ms;  /* a try in which nothing moves for so long has failed; 0: only the deadline counts */
     int tries_max;
-    bool direct; /* never through a proxy */
+    bool direct;                  /* never through a proxy */
+    const struct tm_web_tls *tls; /* NULL: as the system has it; stays until the call ends */
     /* Before each try: appends the URL, and headers as lines "Name: value\n". An error ends the call. */
     int (*prepare)(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e);
     /* After an answer that is not 2xx: is another try worth it, whatever its status? NULL: no. */
@@ -53,12 +62,12 @@ void tm_web_destroy(struct tm_web *web);
 
 /* Begins a call: nothing is waited for. What the request points to stays until the call ends; the request itself may
  * go. -TM_ELIMIT: too many are under way. */
-int tm_web__begin(struct tm_web *web, const struct tm_web_request *request, struct tm_web_call **out,
-                  struct tm_error *e);
+int tm_web_begin(struct tm_web *web, const struct tm_web_request *request, struct tm_web_call **out,
+                 struct tm_error *e);
 /* Moves every call on as far as it goes now. */
-void tm_web__step(struct tm_web *web);
+void tm_web_step(struct tm_web *web);
 /* What to wait for: fills up to `max` watches and says how many; step when one is ready or *out_wait_ms is over. */
-size_t tm_web__watch(struct tm_web *web, struct tm_watch *watches, size_t max, int64_t *out_wait_ms);
+size_t tm_web_watch(struct tm_web *web, struct tm_watch *watches, size_t max, int64_t *out_wait_ms);
 /* Waits until something moves, and steps: for threads that may wait. */
 int tm_web_step_wait(struct tm_web *web, struct tm_error *e);
 
@@ -69,6 +78,8 @@ bool tm_web_is_done(const struct tm_web_call *call);
 int tm_web_end(struct tm_web_call *call, struct tm_web_answer *out, struct tm_error *e);
 void tm_web_answer_deinit(struct tm_web_answer *answer);
 
+/* Waits for a call that was begun, and ends it. */
+int tm_web__finish(struct tm_web *web, struct tm_web_call *call, struct tm_web_answer *out, struct tm_error *e);
 /* One call from begin to end, waiting. */
 int tm_web__ask(struct tm_web *web, const struct tm_web_request *request, struct tm_web_answer *out,
                 struct tm_error *e);

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <expat.h>
+#include <stdint.h>
 #include <string.h>
 
 enum { LEVELS_MAX = 32, ELEMENTS_MAX = 200000, TEXT_MAX = 1 << 20 };

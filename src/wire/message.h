@@ -62,7 +62,8 @@ enum tm_change_cause {
 };
 const char *tm_change_cause_name(enum tm_change_cause cause); /* "loss", ... */
 
-/* Who: an agent or a worker is known by its instance's number; its incarnation tells one process from the next. */
+/* Who: a worker is known by its number, and what keeps it running (the agent of its instance has one keeper for each of
+ * its workers, run/agent.h) by the same; its incarnation tells one process from the next. */
 struct tm_peer {
     enum tm_role role;
     uint64_t id;
@@ -70,6 +71,20 @@ struct tm_peer {
 };
 
 bool tm_peer_equal(const struct tm_peer *a, const struct tm_peer *b);
+
+/* A job has a number of workers an instance, for life (0: 1). Workers of instance i are numbered (i - 1) x workers + 1
+ * to i x workers; of one each, a worker has its instance's number. So everybody knows by their numbers which workers
+ * are lost together. */
+enum { TM_WORKERS_EACH_MAX = 64 };
+static inline uint64_t tm_instance_of_worker(uint64_t worker, uint32_t workers)
+{
+    return workers > 1 && worker > 0 ? (worker - 1) / workers + 1 : worker;
+}
+/* `local` counts from 0. */
+static inline uint64_t tm_worker_of_instance(uint64_t instance, uint32_t local, uint32_t workers)
+{
+    return workers > 1 ? (instance - 1) * workers + 1 + local : instance;
+}
 
 typedef Tmw__Envelope tm_message;
 

@@ -54,13 +54,17 @@ static int hear(struct tm_office_link *link, struct tm_error *e)
     if (rc == -(int)TM_EBUSY) {
         bool ready = false;
         rc = env->net_wait(env, &link->handle, 1, WAIT_MS, &ready, e);
+        if (rc == -(int)TM_ENOMEM) return rc;
         if (rc != 0) return tm_error_set(e, TM_EIO, "%s: no answer", link->address);
         rc = env->net_receive(env, link->handle, link->chunk, sizeof link->chunk, &got, &why);
         if (rc == -(int)TM_EBUSY) return 0; /* heard in vain */
     }
+    if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
     if (rc != 0) return tm_error_set(e, TM_EIO, "%s: %.300s", link->address, why.text);
     if (got == 0) return tm_error_set(e, TM_EIO, "%s: closed the connection", link->address);
-    if (tm_tls_session_input(link->tls, link->chunk, got, &link->in) != 0)
+    rc = tm_tls_session_input(link->tls, link->chunk, got, &link->in);
+    if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
+    if (rc != 0)
         return tm_error_set(e, TM_EPEER, "%s is not the office of this job: its certificate is another's",
                             link->address);
     return tm_text_status(&link->in, e);
@@ -138,8 +142,9 @@ int tm_office_link_send(struct tm_office_link *link, const Tmw__OfficeMessage *m
     int rc = tm_text_status(&packed, e);
     if (rc == 0) tm_frame_append(&frame, packed.data, packed.length);
     if (rc == 0) rc = tm_text_status(&frame, e);
-    if (rc == 0 && tm_tls_session_write(link->tls, frame.data, frame.length) != 0)
-        rc = tm_error_set(e, TM_EIO, "%s: the connection is lost", link->address);
+    if (rc == 0 && (rc = tm_tls_session_write(link->tls, frame.data, frame.length)) != 0)
+        rc = rc == -(int)TM_ENOMEM ? tm_error_nomem(e)
+                                   : tm_error_set(e, TM_EIO, "%s: the connection is lost", link->address);
     if (rc == 0) rc = flush(link, e);
     tm_text_deinit(&frame);
     tm_text_deinit(&packed);

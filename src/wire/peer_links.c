@@ -365,25 +365,32 @@ void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char 
 
 /* ---- receiving ---- */
 
-void tm_links_note(struct tm_links *links, int64_t timeout_ms, struct tm_links_waiting *out)
+void tm_links_note_more(struct tm_links *links, struct tm_links_waiting *out)
 {
+    enum { MOST = sizeof out->watches / sizeof *out->watches };
     assert(links->link_count <= TM_LINKS_MAX && links->link_count <= links->link_capacity);
-    out->count = 0;
+    if (out->count + 2 > MOST) return;
     out->watches[out->count++] = (struct tm_watch){.handle = links->wake[0]};
     if (links->listener >= 0) out->watches[out->count++] = (struct tm_watch){.handle = links->listener};
     for (size_t i = 0; i < links->link_count; i++) {
         struct link *link = links->links[i];
         if (link == NULL) continue;
-        link->noted = link->broken ? NOT_NOTED : out->count;
-        if (link->broken)
-            timeout_ms = 0; /* to be taken away */
-        else
+        bool watched = !link->broken && out->count < MOST;
+        link->noted = watched ? out->count : NOT_NOTED;
+        if (link->broken) out->timeout_ms = 0; /* to be taken away */
+        if (watched)
             out->watches[out->count++] =
                 (struct tm_watch){.handle = link->handle,
                                   .want = queued(link) > 0 || link->connecting ? TM_WATCH_BOTH : TM_WATCH_RECEIVE};
     }
-    out->timeout_ms = timeout_ms;
     links->stirred = false;
+}
+
+void tm_links_note(struct tm_links *links, int64_t timeout_ms, struct tm_links_waiting *out)
+{
+    out->count = 0;
+    out->timeout_ms = timeout_ms;
+    tm_links_note_more(links, out);
 }
 
 void tm_links_also(struct tm_links_waiting *waiting, int handle)

@@ -22,7 +22,7 @@ struct tm_tls;
 enum {
     TM_LINKS_MAX = 4096,
     TM_LINKS_UNPROVEN_MAX = 128, /* incoming, without a proof yet; the oldest is closed for the next */
-    TM_LINKS_OTHERS_MAX = 300,
+    TM_LINKS_OTHERS_MAX = 1200,
     TM_LINK_QUEUE_MAX = 256 << 20,
     TM_LINK_PROOF_LIMIT_MS = 5000, /* from the beginning of a connection */
     TM_LINK_TOKEN_MAX = 1024,
@@ -51,6 +51,8 @@ struct tm_links_waiting {
     int64_t timeout_ms;
 };
 void tm_links_note(struct tm_links *links, int64_t timeout_ms, struct tm_links_waiting *out);
+/* Those of further links of this process, too; then tm_links_take of each. */
+void tm_links_note_more(struct tm_links *links, struct tm_links_waiting *out);
 /* Another handle that ends the wait, too; at most TM_LINKS_OTHERS_MAX, more are ignored. */
 void tm_links_also(struct tm_links_waiting *waiting, int handle);
 void tm_links_wait(const struct tm_links *links, struct tm_links_waiting *waiting);

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 void tm_roster_deinit(struct tm_roster *roster)
@@ -28,32 +29,45 @@ int tm_roster_copy(struct tm_roster *to, const struct tm_roster *from, struct tm
     return 0;
 }
 
+/* Has every member a number of its own? */
+static int check_numbers(const struct tm_roster *roster, struct tm_error *e)
+{
+    for (size_t i = 0; i < roster->member_count; i++) {
+        uint64_t id = roster->members[i].id;
+        if (id == 0) return tm_error_set(e, TM_EINPUT, "layout: member %zu has no number", i);
+        for (size_t k = roster->ordered && i > 0 ? i - 1 : 0; k < i; k++) /* of ordered ones, the one before */
+            if (roster->members[k].id == id)
+                return tm_error_set(e, TM_EINPUT, "layout: worker %llu twice", (unsigned long long)id);
+    }
+    return 0;
+}
+
+static int take_seat(const struct tm_roster *roster, const struct tm_member *member, bool *taken, struct tm_error *e)
+{
+    if (member->remote)
+        return tm_error_set(e, TM_EINPUT, "layout: remote %llu has a seat", (unsigned long long)member->id);
+    if (member->pipeline >= roster->pipelines || member->stage >= roster->stages)
+        return tm_error_set(e, TM_EINPUT, "layout: worker %llu outside the layout", (unsigned long long)member->id);
+    bool *seat = &taken[(size_t)member->pipeline * roster->stages + member->stage];
+    if (*seat)
+        return tm_error_set(e, TM_EINPUT, "layout: two workers at stage %u of pipeline %u", member->stage,
+                            member->pipeline);
+    *seat = true;
+    return 0;
+}
+
 static int check_seats(const struct tm_roster *roster, struct tm_error *e)
 {
     assert(roster->members != NULL || roster->member_count == 0);
-    size_t seated = 0;
-    for (size_t i = 0; i < roster->member_count; i++) {
-        const struct tm_member *member = &roster->members[i];
-        if (member->id == 0) return tm_error_set(e, TM_EINPUT, "layout: member %zu has no number", i);
-        for (size_t k = 0; k < i; k++) {
-            const struct tm_member *other = &roster->members[k];
-            if (other->id == member->id)
-                return tm_error_set(e, TM_EINPUT, "layout: worker %llu twice", (unsigned long long)member->id);
-            if (!member->spare && !other->spare && other->pipeline == member->pipeline && other->stage == member->stage)
-                return tm_error_set(e, TM_EINPUT, "layout: two workers at stage %u of pipeline %u", member->stage,
-                                    member->pipeline);
-        }
-        if (member->spare) continue;
-        if (member->remote)
-            return tm_error_set(e, TM_EINPUT, "layout: remote %llu has a seat", (unsigned long long)member->id);
-        if (member->pipeline >= roster->pipelines || member->stage >= roster->stages)
-            return tm_error_set(e, TM_EINPUT, "layout: worker %llu outside the layout", (unsigned long long)member->id);
-        seated++;
-    }
-    if (seated != (size_t)roster->pipelines * roster->stages)
-        return tm_error_set(e, TM_EINPUT, "layout: %zu of %zu seats taken", seated,
-                            (size_t)roster->pipelines * roster->stages);
-    return 0;
+    bool taken[TM_MEMBERS_MAX] = {false};
+    size_t seats = (size_t)roster->pipelines * roster->stages;
+    size_t seated = tm_roster_seated(roster);
+    int rc = check_numbers(roster, e);
+    if (rc == 0 && (seated != seats || seats > TM_MEMBERS_MAX))
+        rc = tm_error_set(e, TM_EINPUT, "layout: %zu of %zu seats taken", seated, seats);
+    for (size_t i = 0; rc == 0 && i < roster->member_count; i++)
+        if (!roster->members[i].spare) rc = take_seat(roster, &roster->members[i], taken, e);
+    return rc;
 }
 
 int tm_roster_check(const struct tm_roster *roster, uint32_t layers, uint32_t micro_batches, struct tm_error *e)
@@ -79,8 +93,7 @@ static int read_stages(const Tmw__Layout *layout, struct tm_roster *out, struct 
 {
     uint32_t next = 0;
     if (layout->n_stages == 0 || layout->n_stages > TM_STAGES_MAX || layout->pipelines == 0 ||
-        layout->pipelines > TM_MEMBERS_MAX || layout->n_micro_batches != layout->pipelines ||
-        layout->n_members > TM_MEMBERS_MAX)
+        layout->pipelines > TM_MEMBERS_MAX || layout->n_members > TM_MEMBERS_MAX)
         return tm_error_set(e, TM_EINPUT, "layout: %zu stages, %u pipelines, %zu members", layout->n_stages,
                             layout->pipelines, layout->n_members);
     for (size_t s = 0; s < layout->n_stages; s++) {
@@ -93,7 +106,40 @@ static int read_stages(const Tmw__Layout *layout, struct tm_roster *out, struct 
     out->stages = (uint32_t)layout->n_stages;
     out->stage_first[out->stages] = next;
     out->pipelines = layout->pipelines;
+    return 0;
+}
+
+static int read_shares(const Tmw__Layout *layout, struct tm_roster *out, struct tm_error *e)
+{
+    if (layout->n_micro_batches != layout->pipelines)
+        return tm_error_set(e, TM_EINPUT, "layout: micro-batches of %zu pipelines, but there are %u",
+                            layout->n_micro_batches, layout->pipelines);
     memcpy(out->micro_batches, layout->micro_batches, layout->n_micro_batches * sizeof *layout->micro_batches);
+    return 0;
+}
+
+static bool is_ordered(const struct tm_roster *roster)
+{
+    for (size_t i = 1; i < roster->member_count; i++)
+        if (roster->members[i - 1].id >= roster->members[i].id) return false;
+    return true;
+}
+
+static int read_member(const Tmw__Member *from, struct tm_member *to, struct tm_error *e)
+{
+    size_t length = strlen(from->address);
+    size_t endpoint_length = strlen(from->endpoint);
+    if (length >= sizeof to->address || endpoint_length >= sizeof to->endpoint)
+        return tm_error_set(e, TM_EINPUT, "layout: addresses of %zu and %zu bytes", length, endpoint_length);
+    *to = (struct tm_member){.id = from->id,
+                             .incarnation = from->incarnation,
+                             .spare = from->spare,
+                             .remote = from->remote,
+                             .pipeline = from->pipeline,
+                             .stage = from->stage,
+                             .slowness = from->slowness};
+    memcpy(to->address, from->address, length + 1);
+    memcpy(to->endpoint, from->endpoint, endpoint_length + 1);
     return 0;
 }
 
@@ -103,22 +149,11 @@ static int read_members(const Tmw__Layout *layout, struct tm_roster *out, struct
     out->members = tm_calloc(layout->n_members + 1, sizeof *out->members);
     if (out->members == NULL) return tm_error_nomem(e);
     for (size_t i = 0; i < layout->n_members; i++) {
-        const Tmw__Member *from = layout->members[i];
-        struct tm_member *to = &out->members[i];
-        size_t length = strlen(from->address);
-        size_t endpoint_length = strlen(from->endpoint);
-        if (length >= sizeof to->address || endpoint_length >= sizeof to->endpoint)
-            return tm_error_set(e, TM_EINPUT, "layout: addresses of %zu and %zu bytes", length, endpoint_length);
-        *to = (struct tm_member){.id = from->id,
-                                 .incarnation = from->incarnation,
-                                 .spare = from->spare,
-                                 .remote = from->remote,
-                                 .pipeline = from->pipeline,
-                                 .stage = from->stage};
-        memcpy(to->address, from->address, length + 1);
-        memcpy(to->endpoint, from->endpoint, endpoint_length + 1);
+        int rc = read_member(layout->members[i], &out->members[i], e);
+        if (rc != 0) return rc;
     }
     out->member_count = layout->n_members;
+    out->ordered = is_ordered(out);
     return 0;
 }
 
@@ -128,6 +163,7 @@ int tm_roster_read(uint64_t generation, const Tmw__Layout *layout, uint32_t laye
     if (layout == NULL) return tm_error_set(e, TM_EINPUT, "no layout");
     struct tm_roster read = {.generation = generation};
     int rc = read_stages(layout, &read, e);
+    if (rc == 0) rc = read_shares(layout, &read, e);
     if (rc == 0) rc = read_members(layout, &read, e);
     if (rc == 0) rc = tm_roster_check(&read, layers, micro_batches, e);
     if (rc != 0) {
@@ -153,6 +189,20 @@ static bool write_stages(const struct tm_roster *roster, struct tm_arena *arena,
     return true;
 }
 
+static void write_member(struct tm_member *from, Tmw__Member *to)
+{
+    tmw__member__init(to);
+    to->id = from->id;
+    to->incarnation = from->incarnation;
+    to->address = from->address;
+    to->endpoint = from->endpoint;
+    to->spare = from->spare;
+    to->remote = from->remote;
+    to->pipeline = from->pipeline;
+    to->stage = from->stage;
+    to->slowness = from->slowness;
+}
+
 Tmw__Layout *tm_roster_write(const struct tm_roster *roster, struct tm_arena *arena)
 {
     assert(roster->stages <= TM_STAGES_MAX && roster->pipelines <= TM_MEMBERS_MAX);
@@ -165,16 +215,7 @@ Tmw__Layout *tm_roster_write(const struct tm_roster *roster, struct tm_arena *ar
     tmw__layout__init(layout);
     if (!write_stages(roster, arena, layout)) return NULL;
     for (size_t i = 0; i < roster->member_count; i++) {
-        struct tm_member *from = &roster->members[i];
-        tmw__member__init(&members[i]);
-        members[i].id = from->id;
-        members[i].incarnation = from->incarnation;
-        members[i].address = from->address;
-        members[i].endpoint = from->endpoint;
-        members[i].spare = from->spare;
-        members[i].remote = from->remote;
-        members[i].pipeline = from->pipeline;
-        members[i].stage = from->stage;
+        write_member(&roster->members[i], &members[i]);
         list[i] = &members[i];
     }
     memcpy(micro_batches, roster->micro_batches, roster->pipelines * sizeof *micro_batches);
@@ -186,10 +227,158 @@ Tmw__Layout *tm_roster_write(const struct tm_roster *roster, struct tm_arena *ar
     return layout;
 }
 
+/* ---- changes ---- */
+
+static int by_member(const void *a, const void *b)
+{
+    const struct tm_member *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+void tm_roster_order(struct tm_roster *roster)
+{
+    if (roster->member_count > 0) qsort(roster->members, roster->member_count, sizeof *roster->members, by_member);
+    roster->ordered = true;
+}
+
+static bool same_member(const struct tm_member *a, const struct tm_member *b)
+{
+    return a->id == b->id && a->incarnation == b->incarnation && a->spare == b->spare && a->remote == b->remote &&
+           a->pipeline == b->pipeline && a->stage == b->stage && a->slowness == b->slowness &&
+           strcmp(a->address, b->address) == 0 && strcmp(a->endpoint, b->endpoint) == 0;
+}
+
+static bool same_stages(const struct tm_roster *a, const struct tm_roster *b)
+{
+    return a->stages == b->stages &&
+           memcmp(a->stage_first, b->stage_first, (a->stages + 1) * sizeof *a->stage_first) == 0;
+}
+
+/* Both lists are ordered: one walk through them. */
+static void write_members_changed(const struct tm_roster *from, const struct tm_roster *roster, Tmw__Member *members,
+                                  Tmw__Layout *layout)
+{
+    size_t old = 0;
+    for (size_t i = 0; i <= roster->member_count; i++) {
+        uint64_t id = i < roster->member_count ? roster->members[i].id : UINT64_MAX;
+        for (; old < from->member_count && from->members[old].id < id; old++)
+            layout->gone[layout->n_gone++] = from->members[old].id;
+        if (i == roster->member_count) break;
+        bool was = old < from->member_count && from->members[old].id == id;
+        bool same = was && same_member(&from->members[old], &roster->members[i]);
+        old += was;
+        if (same) continue;
+        write_member(&roster->members[i], &members[layout->n_members]);
+        layout->members[layout->n_members] = &members[layout->n_members];
+        layout->n_members++;
+    }
+}
+
+static bool write_shares_changed(const struct tm_roster *from, const struct tm_roster *roster, struct tm_arena *arena,
+                                 Tmw__Layout *layout)
+{
+    layout->shares = tm_arena_alloc(arena, (roster->pipelines + 1) * sizeof(Tmw__Share *));
+    for (uint32_t p = 0; layout->shares != NULL && p < roster->pipelines; p++) {
+        if (p < from->pipelines && from->micro_batches[p] == roster->micro_batches[p]) continue;
+        Tmw__Share *share = tm_arena_alloc(arena, sizeof *share);
+        if (share == NULL) return false;
+        tmw__share__init(share);
+        share->pipeline = p;
+        share->micro_batches = roster->micro_batches[p];
+        layout->shares[layout->n_shares++] = share;
+    }
+    return layout->shares != NULL;
+}
+
+Tmw__Layout *tm_roster_write_change(const struct tm_roster *from, const struct tm_roster *roster,
+                                    struct tm_arena *arena)
+{
+    assert(from->ordered && roster->ordered);
+    Tmw__Layout *layout = tm_arena_alloc(arena, sizeof *layout);
+    Tmw__Member *members = tm_arena_alloc(arena, (roster->member_count + 1) * sizeof *members);
+    if (layout == NULL || members == NULL) return NULL;
+    tmw__layout__init(layout);
+    layout->pipelines = roster->pipelines;
+    layout->members = tm_arena_alloc(arena, (roster->member_count + 1) * sizeof(Tmw__Member *));
+    layout->gone = tm_arena_alloc(arena, (from->member_count + 1) * sizeof *layout->gone);
+    if (layout->members == NULL || layout->gone == NULL) return NULL;
+    if (!same_stages(from, roster) && !write_stages(roster, arena, layout)) return NULL;
+    if (!write_shares_changed(from, roster, arena, layout)) return NULL;
+    write_members_changed(from, roster, members, layout);
+    return layout;
+}
+
+static int change_members(const struct tm_roster *from, const Tmw__Layout *change, struct tm_roster *out,
+                          struct tm_error *e)
+{
+    size_t most = from->member_count + change->n_members;
+    if (change->n_members > TM_MEMBERS_MAX || change->n_gone > TM_MEMBERS_MAX)
+        return tm_error_set(e, TM_EINPUT, "layout: %zu members change, %zu are gone", change->n_members,
+                            change->n_gone);
+    out->members = tm_calloc(most + 1, sizeof *out->members);
+    if (out->members == NULL) return tm_error_nomem(e);
+    size_t next = 0, gone = 0; /* as they are written, both lists are ordered, too */
+    for (size_t i = 0; i <= from->member_count; i++) {
+        uint64_t id = i < from->member_count ? from->members[i].id : UINT64_MAX;
+        bool replaced = false;
+        for (; next < change->n_members && change->members[next]->id <= id; next++) {
+            replaced = change->members[next]->id == id;
+            int rc = read_member(change->members[next], &out->members[out->member_count++], e);
+            if (rc != 0) return rc;
+        }
+        if (i == from->member_count) break;
+        while (gone < change->n_gone && change->gone[gone] < id)
+            gone++;
+        bool left = gone < change->n_gone && change->gone[gone] == id;
+        if (!replaced && !left) out->members[out->member_count++] = from->members[i];
+    }
+    out->ordered = is_ordered(out);
+    if (next < change->n_members || !out->ordered || out->member_count > TM_MEMBERS_MAX)
+        return tm_error_set(e, TM_EINPUT, "layout: a change to %zu members that is out of order", out->member_count);
+    return 0;
+}
+
+int tm_roster_read_change(const struct tm_roster *from, uint64_t generation, const Tmw__Layout *change, uint32_t layers,
+                          uint32_t micro_batches, struct tm_roster *out, struct tm_error *e)
+{
+    if (change == NULL || !from->ordered || change->pipelines == 0 || change->pipelines > TM_MEMBERS_MAX)
+        return tm_error_set(e, TM_EINPUT, "no change of a layout");
+    struct tm_roster read = *from;
+    read.members = NULL;
+    read.member_count = 0;
+    read.generation = generation;
+    int rc = change->n_stages > 0 ? read_stages(change, &read, e) : 0;
+    read.pipelines = change->pipelines;
+    for (size_t i = 0; rc == 0 && i < change->n_shares; i++) {
+        if (change->shares[i]->pipeline >= change->pipelines)
+            rc = tm_error_set(e, TM_EINPUT, "layout: a share of pipeline %u", change->shares[i]->pipeline);
+        else
+            read.micro_batches[change->shares[i]->pipeline] = change->shares[i]->micro_batches;
+    }
+    if (rc == 0) rc = change_members(from, change, &read, e);
+    if (rc == 0) rc = tm_roster_check(&read, layers, micro_batches, e);
+    if (rc != 0) {
+        tm_roster_deinit(&read);
+        return rc;
+    }
+    *out = read;
+    return 0;
+}
+
 const struct tm_member *tm_roster_find(const struct tm_roster *roster, uint64_t id)
 {
     assert(roster->members != NULL || roster->member_count == 0);
-    for (size_t i = 0; i < roster->member_count; i++)
+    size_t low = 0;
+    size_t high = roster->ordered ? roster->member_count : 0;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (roster->members[middle].id == id) return &roster->members[middle];
+        if (roster->members[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (size_t i = 0; !roster->ordered && i < roster->member_count; i++)
         if (roster->members[i].id == id) return &roster->members[i];
     return NULL;
 }

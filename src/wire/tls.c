@@ -1,4 +1,4 @@
-#include "wire/tls.h"
+#include "wire/tls_internal.h"
 
 #include "base/address.h"
 #include "base/alloc.h"
@@ -6,26 +6,13 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
-#include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { PEM_MAX = 1 << 16, PATH_BYTES = 4096, READ_BYTES = 1 << 14 };
 
-struct tm_tls {
-    SSL_CTX *context;
-    uint8_t pinned[TM_TLS_FINGERPRINT_BYTES]; /* of a client that knows its server's authority by this alone */
-};
-
-struct tm_tls_session {
-    SSL *ssl;
-    BIO *in;                /* owned by ssl */
-    BIO *out;               /* owned by ssl */
-    struct tm_text pending; /* plain bytes that wait for the handshake */
-};
-
-static int failed(struct tm_error *e, enum tm_code code, const char *what)
+int tm_tls__failed(struct tm_error *e, enum tm_code code, const char *what)
 {
     char text[256];
     ERR_error_string_n(ERR_get_error(), text, sizeof text);
@@ -86,7 +73,8 @@ static X509 *make_certificate(struct tm_env *env, EVP_PKEY *key, const struct tm
     bool good = X509_set_version(certificate, 2) == 1 &&
                 ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), env->random_u64(env) >> 1) == 1 &&
                 X509_gmtime_adj(X509_getm_notBefore(certificate), -86400) != NULL &&
-                X509_gmtime_adj(X509_getm_notAfter(certificate), 86400L * TM_TLS_VALID_DAYS) != NULL &&
+                X509_gmtime_adj(X509_getm_notAfter(certificate),
+                                86400L * (member->days > 0 ? member->days : TM_TLS_VALID_DAYS)) != NULL &&
                 X509_set_pubkey(certificate, key) == 1 &&
                 X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, words, -1, -1, 0) == 1 &&
                 X509_set_issuer_name(certificate, issuer == NULL ? subject : X509_get_subject_name(issuer)) == 1;
@@ -117,7 +105,7 @@ static int write_pem(struct tm_env *env, const char *folder, const char *name, X
     (void)snprintf(path, sizeof path, "%s/%s", folder, name);
     int rc = 0;
     if (!good) {
-        rc = failed(e, TM_EINTERNAL, "making certificates");
+        rc = tm_tls__failed(e, TM_EINTERNAL, "making certificates");
     } else {
         unsigned mode = certificate == NULL ? 0600 : 0644; /* keys are for the owner alone */
         rc = env->file_write_mode(env, path, mode, data, (size_t)length, e);
@@ -149,7 +137,7 @@ int tm_tls_authority_create(struct tm_env *env, struct tm_tls_authority **out, s
         authority->certificate = make_certificate(env, authority->key, &self, NULL, authority->key);
     if (authority->certificate == NULL) {
         tm_tls_authority_destroy(authority);
-        return failed(e, TM_EINTERNAL, "making certificates");
+        return tm_tls__failed(e, TM_EINTERNAL, "making certificates");
     }
     *out = authority;
     return 0;
@@ -161,7 +149,7 @@ int tm_tls_authority_issue(struct tm_tls_authority *authority, struct tm_env *en
     int rc = 0;
     EVP_PKEY *key = EVP_EC_gen("P-256");
     X509 *certificate = key == NULL ? NULL : make_certificate(env, key, member, authority->certificate, authority->key);
-    if (certificate == NULL) rc = failed(e, TM_EINTERNAL, "making certificates");
+    if (certificate == NULL) rc = tm_tls__failed(e, TM_EINTERNAL, "making certificates");
     if (rc == 0) rc = write_pem(env, folder, "node.key", NULL, key, e);
     if (rc == 0) rc = write_pem(env, folder, "node.pem", certificate, NULL, e);
     if (rc == 0) rc = write_pem(env, folder, "ca.pem", authority->certificate, NULL, e);
@@ -170,7 +158,7 @@ int tm_tls_authority_issue(struct tm_tls_authority *authority, struct tm_env *en
     return rc;
 }
 
-static int hash_certificate(const X509 *certificate, uint8_t out[TM_TLS_FINGERPRINT_BYTES])
+int tm_tls__hash(const X509 *certificate, uint8_t out[TM_TLS_FINGERPRINT_BYTES])
 {
     unsigned length = 0;
     bool good =
@@ -181,14 +169,16 @@ static int hash_certificate(const X509 *certificate, uint8_t out[TM_TLS_FINGERPR
 int tm_tls_authority_fingerprint(const struct tm_tls_authority *authority, uint8_t out[TM_TLS_FINGERPRINT_BYTES],
                                  struct tm_error *e)
 {
-    return hash_certificate(authority->certificate, out) == 0 ? 0 : failed(e, TM_EINTERNAL, "hashing a certificate");
+    return tm_tls__hash(authority->certificate, out) == 0 ? 0
+                                                          : tm_tls__failed(e, TM_EINTERNAL, "hashing a certificate");
 }
 
 static int put_certificate(X509 *certificate, struct tm_text *out, struct tm_error *e)
 {
     BIO *memory = BIO_new(BIO_s_mem());
     if (memory == NULL) return tm_error_nomem(e);
-    int rc = PEM_write_bio_X509(memory, certificate) == 1 ? 0 : failed(e, TM_EINTERNAL, "writing a certificate");
+    int rc =
+        PEM_write_bio_X509(memory, certificate) == 1 ? 0 : tm_tls__failed(e, TM_EINTERNAL, "writing a certificate");
     char *data = NULL;
     long length = BIO_get_mem_data(memory, &data);
     if (rc == 0) tm_text_append(out, data, (size_t)length);
@@ -214,7 +204,7 @@ int tm_tls_authority_sign(struct tm_tls_authority *authority, struct tm_env *env
     X509 *made = good ? make_certificate(env, key, member, authority->certificate, authority->key) : NULL;
     int rc = 0;
     if (!good) rc = tm_error_set(e, TM_EINPUT, "not a public key of P-256");
-    if (good && made == NULL) rc = failed(e, TM_EINTERNAL, "making a certificate");
+    if (good && made == NULL) rc = tm_tls__failed(e, TM_EINTERNAL, "making a certificate");
     if (rc == 0) rc = put_certificate(made, certificate, e);
     if (rc == 0) rc = put_certificate(authority->certificate, ca, e);
     X509_free(made);
@@ -238,7 +228,7 @@ int tm_tls_make_key(struct tm_text *private_key, struct tm_text *public_key, str
     OPENSSL_free(der);
     (void)BIO_free(memory);
     EVP_PKEY_free(key);
-    if (!good) return failed(e, TM_EINTERNAL, "making a key");
+    if (!good) return tm_tls__failed(e, TM_EINTERNAL, "making a key");
     int rc = tm_text_status(private_key, e);
     return rc == 0 ? tm_text_status(public_key, e) : rc;
 }
@@ -293,7 +283,7 @@ static bool use_files(SSL_CTX *context, BIO *ca, BIO *certificate, BIO *key)
     return good;
 }
 
-static void set_usual(SSL_CTX *context)
+void tm_tls__set_usual(SSL_CTX *context)
 {
     (void)SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     (void)SSL_CTX_set_num_tickets(context, 0);
@@ -316,9 +306,9 @@ int tm_tls_load(struct tm_env *env, const char *folder, struct tm_tls **out, str
     if (rc == 0) {
         bool good = SSL_CTX_set_min_proto_version(tls->context, TLS1_3_VERSION) == 1 &&
                     use_files(tls->context, ca, certificate, key);
-        if (!good) rc = failed(e, TM_EINPUT, "certificates of the job");
+        if (!good) rc = tm_tls__failed(e, TM_EINPUT, "certificates of the job");
         SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-        set_usual(tls->context);
+        tm_tls__set_usual(tls->context);
     }
     (void)BIO_free(key);
     (void)BIO_free(certificate);
@@ -340,7 +330,7 @@ int tm_tls_load_open(struct tm_env *env, const char *folder, struct tm_tls **out
     rc = read_pem(env, folder, "ca.pem", &ca, e);
     X509 *authority = rc == 0 ? PEM_read_bio_X509(ca, NULL, NULL, NULL) : NULL;
     if (rc == 0 && (authority == NULL || SSL_CTX_add1_chain_cert(tls->context, authority) != 1))
-        rc = failed(e, TM_EINPUT, "certificates of the job");
+        rc = tm_tls__failed(e, TM_EINPUT, "certificates of the job");
     if (rc == 0) {
         SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
         *out = tls;
@@ -360,7 +350,7 @@ static int verify_pinned(X509_STORE_CTX *store, void *context)
     uint8_t hash[TM_TLS_FINGERPRINT_BYTES];
     for (int i = 0; shown != NULL && i < sk_X509_num(shown); i++) {
         X509 *certificate = sk_X509_value(shown, i);
-        if (hash_certificate(certificate, hash) != 0 || memcmp(hash, tls->pinned, sizeof hash) != 0) continue;
+        if (tm_tls__hash(certificate, hash) != 0 || memcmp(hash, tls->pinned, sizeof hash) != 0) continue;
         STACK_OF(X509) *trusted = sk_X509_new_null();
         int good = trusted != NULL && sk_X509_push(trusted, certificate) > 0;
         if (good) {
@@ -382,11 +372,11 @@ int tm_tls_create_pinned(const uint8_t fingerprint[TM_TLS_FINGERPRINT_BYTES], st
     tls->context = SSL_CTX_new(TLS_method());
     if (tls->context == NULL || SSL_CTX_set_min_proto_version(tls->context, TLS1_3_VERSION) != 1) {
         tm_tls_destroy(tls);
-        return failed(e, TM_EINTERNAL, "TLS");
+        return tm_tls__failed(e, TM_EINTERNAL, "TLS");
     }
     SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
     SSL_CTX_set_cert_verify_callback(tls->context, verify_pinned, tls);
-    set_usual(tls->context);
+    tm_tls__set_usual(tls->context);
     *out = tls;
     return 0;
 }
@@ -498,6 +488,14 @@ bool tm_tls_session_is_member(const struct tm_tls_session *session)
 {
     return tm_tls_session__is_ready(session) && SSL_get0_peer_certificate(session->ssl) != NULL &&
            SSL_get_verify_result(session->ssl) == X509_V_OK;
+}
+
+bool tm_tls_session_has_name(const struct tm_tls_session *session, const char *name)
+{
+    X509 *certificate = tm_tls_session_is_member(session) ? SSL_get0_peer_certificate(session->ssl) : NULL;
+    bool has = certificate != NULL && X509_check_host(certificate, name, strlen(name), 0, NULL) == 1;
+    ERR_clear_error();
+    return has;
 }
 
 int tm_tls_session_binding(const struct tm_tls_session *session, uint8_t out[TM_TLS_BINDING_BYTES])

@@ -31,6 +31,7 @@ struct tm_tls_member {
     const char *subject;
     /* Names and IP addresses; NULL and what is neither (a wildcard address, a scope) are left out. */
     const char *names[TM_TLS_NAMES_MAX];
+    int days; /* that it is valid; 0: TM_TLS_VALID_DAYS */
 };
 
 int tm_tls_authority_create(struct tm_env *env, struct tm_tls_authority **out, struct tm_error *e);
@@ -78,6 +79,8 @@ int tm_tls_session_input(struct tm_tls_session *session, const void *raw, size_t
 
 /* The other end has a certificate of this job; once the handshake is done. */
 bool tm_tls_session_is_member(const struct tm_tls_session *session);
+/* The other end's certificate has this name; once the handshake is done. */
+bool tm_tls_session_has_name(const struct tm_tls_session *session, const char *name);
 bool tm_tls_session__is_ready(const struct tm_tls_session *session); /* the handshake is done */
 
 /* A value that only the two ends of this session have, the same for both; once the handshake is done. */

@@ -595,6 +595,21 @@ void tidemill_report_loss(tidemill *t, uint64_t step, double loss)
     (void)pthread_mutex_unlock(&t->lock);
 }
 
+void tidemill_computed(tidemill *t, uint64_t step, uint64_t microseconds)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    tm_worker_computed(t->worker, step, microseconds);
+    (void)pthread_mutex_unlock(&t->lock);
+}
+
+void tidemill_report_metric(tidemill *t, uint64_t step, const char *name, double value)
+{
+    if (!isfinite(value) || name == NULL) return;
+    (void)pthread_mutex_lock(&t->lock);
+    tm_worker__metric(t->worker, step, name, value);
+    (void)pthread_mutex_unlock(&t->lock);
+}
+
 void tidemill_failed(tidemill *t, const char *reason)
 {
     (void)pthread_mutex_lock(&t->lock);

@@ -61,6 +61,7 @@ void tm_worker_destroy(struct tm_worker *w)
     tm_copies_deinit(&w->copies);
     tm_block_pool_destroy(w->blocks);
     tm_roster_deinit(&w->roster);
+    tm_step_list_clear(&w->steps_told);
     tm_free(w->layers);
     tm_free(w->sent_ms);
     tm_free(w);
@@ -171,47 +172,81 @@ static void on_welcome(struct tm_worker *w, int64_t now_ms, const tm_message *me
     w->lease_ms = welcome->lease_ms;
     w->orphan_ms = welcome->orphan_ms;
     w->registered = true;
-    w->acked_sequence = w->sequence; /* silence is counted anew */
+    w->log_steps = welcome->log_steps != 0;
+    for (size_t i = 0; i < w->steps_told.count; i++)
+        w->steps_told.entries[i].sequence = 0; /* it may be another coordinator */
+    w->acked_sequence = w->sequence;           /* silence is counted anew */
     heartbeat(w, now_ms, out);
 }
 
 /* ---- heartbeats ---- */
 
-static size_t list_losses(struct tm_worker *w, struct tm_arena *arena, Tmw__StepLoss ***out)
+/* Those that no answered heartbeat has told, and the newest: a coordinator that starts anew is told where the job
+ * stands. `all`: every one. */
+size_t tm_worker__list_steps(struct tm_worker *w, bool all, struct tm_arena *arena, Tmw__StepLoss ***out)
 {
-    Tmw__StepLoss *losses = tm_arena_alloc(arena, (w->loss_count + 1) * sizeof *losses);
-    *out = tm_arena_alloc(arena, (w->loss_count + 1) * sizeof(Tmw__StepLoss *));
-    if (losses == NULL || *out == NULL) return 0;
-    for (size_t i = 0; i < w->loss_count; i++) {
-        tmw__step_loss__init(&losses[i]);
-        losses[i].step = w->losses[i].step;
-        losses[i].loss = w->losses[i].loss;
-        if (w->losses[i].sequence == 0) w->losses[i].sequence = w->sequence;
-        (*out)[i] = &losses[i];
+    struct tm_step_list *told = &w->steps_told;
+    size_t count = 0;
+    *out = tm_arena_alloc(arena, (told->count + 1) * sizeof(Tmw__StepLoss *));
+    if (*out == NULL) return 0;
+    for (size_t i = 0; i < told->count; i++) {
+        struct tm_step_entry *entry = &told->entries[i];
+        bool heard = entry->sequence != 0 && entry->sequence <= w->acked_sequence;
+        if (heard && !all && i + 1 < told->count) continue;
+        Tmw__StepLoss *loss = tm_step_entry_write(entry, arena);
+        if (loss == NULL) return 0;
+        if (!all && entry->sequence == 0) entry->sequence = w->sequence;
+        (*out)[count++] = loss;
     }
-    return w->loss_count;
+    return count;
 }
 
-/* The newest stays: a coordinator that starts anew is told where the job stands. */
-static void forget_losses(struct tm_worker *w, uint64_t sequence)
+static void forget_steps(struct tm_worker *w, uint64_t sequence, uint64_t logged)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < w->loss_count; i++) {
-        const struct told_loss *told = &w->losses[i];
-        if (told->sequence == 0 || told->sequence > sequence || i + 1 == w->loss_count) w->losses[kept++] = *told;
+    const struct tm_step_list *told = &w->steps_told;
+    size_t first = 0;
+    while (first + 1 < told->count) {
+        const struct tm_step_entry *entry = &told->entries[first];
+        bool heard = entry->sequence != 0 && entry->sequence <= sequence;
+        if (w->log_steps ? entry->step > logged : !heard) break;
+        first++;
     }
-    assert(kept <= w->loss_count);
-    w->loss_count = kept;
+    tm_step_list_drop_first(&w->steps_told, first);
+}
+
+static struct tm_step_entry *step_told(struct tm_worker *w, uint64_t step)
+{
+    size_t max = w->log_steps ? TM_STEPS_KEPT : LOSSES_MAX;
+    tm_step_list_drop_after(&w->steps_told, step); /* it is done again, and so are those after it */
+    struct tm_step_entry *entry = tm_step_list_at(&w->steps_told, step);
+    if (w->steps_told.count > max) { /* long without an answer: the oldest is given up */
+        tm_step_list_drop_first(&w->steps_told, 1);
+        entry = &w->steps_told.entries[w->steps_told.count - 1];
+    }
+    return entry;
 }
 
 void tm_worker_loss(struct tm_worker *w, uint64_t step, double loss)
 {
-    if (w->loss_count == LOSSES_MAX) { /* long without an answer: the oldest is given up */
-        memmove(&w->losses[0], &w->losses[1], (LOSSES_MAX - 1) * sizeof w->losses[0]);
-        w->loss_count--;
-    }
-    assert(w->loss_count < LOSSES_MAX);
-    w->losses[w->loss_count++] = (struct told_loss){.step = step, .loss = loss};
+    struct tm_step_entry *entry = step_told(w, step);
+    if (entry == NULL) return;
+    entry->loss = loss;
+    entry->known = true;
+    entry->sequence = 0;
+}
+
+void tm_worker__metric(struct tm_worker *w, uint64_t step, const char *name, double value)
+{
+    struct tm_step_entry *entry = w->log_steps ? step_told(w, step) : NULL;
+    if (entry == NULL) return;
+    tm_step_entry_set(entry, name, value);
+    entry->sequence = 0;
+}
+
+/* Of a step that nothing was told of, that it was. */
+void tm_worker__step_done(struct tm_worker *w, uint64_t step)
+{
+    if (w->log_steps) (void)step_told(w, step);
 }
 
 void tm_worker__failed(struct tm_worker *w, int64_t now_ms, const char *reason, struct tm_outbox *out)
@@ -247,11 +282,12 @@ static void heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out
     body.progress = w->progress;
     if (w->computing || w->held != 0 || w->applying != 0) body.working_on = w->applied + 1;
     body.step_ms = w->step_ms;
+    body.micro_us = tm_worker__micro_us(w);
     body.drain_step = w->drain_step;
     body.follow_number = w->follow.number;
     body.follow_step = tm_worker__follow_step(w);
     body.n_copied = tm_worker__copied(w, &arena, &body.copied);
-    body.n_losses = list_losses(w, &arena, &body.losses);
+    body.n_losses = tm_worker__list_steps(w, false, &arena, &body.losses);
     body.failure = w->failure;
     body.n_failure_lines = tm_last_lines_point(&w->failure_lines, lines);
     body.failure_lines = lines;
@@ -279,7 +315,7 @@ static void on_heartbeat_ack(struct tm_worker *w, int64_t now_ms, const tm_messa
     const Tmw__HeartbeatAck *ack = message->heartbeat_ack;
     if (ack->sequence <= w->acked_sequence || ack->sequence > w->sequence) return;
     w->acked_sequence = ack->sequence;
-    forget_losses(w, ack->sequence);
+    forget_steps(w, ack->sequence, ack->logged_step);
     tm_worker__fence(w, ack->generation);
     /* A coordinator that lost its record does not know which generation is the last. Its word keeps us going, but once
      * our time is over another one may have started without us: then only a fence gets us on. */

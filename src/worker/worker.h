@@ -11,6 +11,13 @@
  * (tm_worker_applied ends it). So a member can be at most one step ahead of another, and one that is behind still holds
  * the gradients of the step that the other has applied: this is what lets a new generation resolve the step in doubt.
  *
+ * In a large generation not every member tells every other: the flags of a step go up a tree and come down again
+ * (Assign.vote_fan says how many branches; the coordinator chooses). Seated members are its nodes, in the order of
+ * their numbers. A member tells its parent once it and all below it are prepared, with the shares of the norm that they
+ * know; who has no parent then knows that all are, adds the norm, and applies the step; "all are prepared", with the
+ * norm, goes down. One that has applied the step answers a child that still asks. What was said above holds: who
+ * applies a step knows that all are prepared.
+ *
  * Three things stop a worker: a fence (messages of other generations are then ignored), the end of the orphan time (the
  * coordinator was not heard: it may have started a generation without us), and Stop. A worker whose
  * lease has ended serves no layers. */
@@ -117,6 +124,11 @@ struct tm_block_pool *tm_worker_blocks(struct tm_worker *worker);
 
 /* The loss of a step, for the coordinator's view; before tm_worker_applied of that step. Finite. */
 void tm_worker_loss(struct tm_worker *worker, uint64_t step, double loss);
+/* How long the engine computed for a step, others not waited for; before tm_worker_held of that step. What a
+ * micro-batch takes is told to the coordinator, which shares them out by it. Engines need not say it. */
+void tm_worker_computed(struct tm_worker *worker, uint64_t step, uint64_t time_us);
+/* Another number of a step, for loggers; nothing where the job has none. Finite. */
+void tm_worker__metric(struct tm_worker *worker, uint64_t step, const char *name, double value);
 /* The job itself is wrong: the coordinator is told with every heartbeat until it stops us. */
 void tm_worker__failed(struct tm_worker *worker, int64_t now_ms, const char *reason, struct tm_outbox *out);
 

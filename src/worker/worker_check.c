@@ -48,7 +48,7 @@ static void check_bounds(const struct tm_worker *w)
     assert((w->layer_count == 0) == (w->layers == NULL) && w->layer_count <= TM_LAYERS_MAX);
     assert(!w->registered || w->layer_count > 0);
     assert(w->acked_sequence <= w->sequence);
-    assert(w->loss_count <= LOSSES_MAX);
+    assert(w->steps_told.count <= TM_STEPS_KEPT);
     assert(w->failure_lines.count <= TM_LAST_LINES);
     assert(w->generation >= w->roster.generation);
     assert(w->roster.generation == 0 || w->my_place < w->roster.member_count);

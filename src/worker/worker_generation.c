@@ -87,8 +87,8 @@ void tm_worker__report(struct tm_worker *w, int64_t now_ms, struct tm_outbox *ou
     body.working_on = w->fenced_step;
     body.applied_ago_ms = tm_worker__applied_ago_ms(w, now_ms);
     body.assigned = w->roster.generation;
-    if (w->roster.generation != 0) body.layout = tm_roster_write(&w->roster, &arena);
     body.n_followed = tm_worker__report_followed(w, &arena, &body.followed);
+    if (w->log_steps) body.n_steps = tm_worker__list_steps(w, true, &arena, &body.steps);
     if (report_layers(w, &arena, &body) && report_copies(w, &arena, &body)) {
         TM_BODY(message, REPORT, report, &body);
         tm_outbox_send(out, &w->coordinator, &message);
@@ -193,6 +193,17 @@ static bool is_fetched(const Tmw__Assign *assign, uint32_t layer)
     return false;
 }
 
+/* As it is, or what it is now of one that we have. */
+static int take_roster(const struct tm_worker *w, const Tmw__Assign *body, struct tm_roster *out)
+{
+    if (body->since == 0)
+        return tm_roster_read(body->generation, body->layout, w->layer_count, w->micro_batches, out, NULL);
+    if (w->roster.generation == body->generation) return tm_roster_copy(out, &w->roster, NULL); /* told again */
+    if (w->roster.generation != body->since) return -(int)TM_ENOTFOUND;
+    return tm_roster_read_change(&w->roster, body->generation, body->layout, w->layer_count, w->micro_batches, out,
+                                 NULL);
+}
+
 void tm_worker__on_assign(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     const Tmw__Assign *body = message->assign;
@@ -200,7 +211,7 @@ void tm_worker__on_assign(struct tm_worker *w, int64_t now_ms, const tm_message 
     if (w->phase == TM_WORKER_READY && w->roster.generation == w->generation) tm_worker__say_ready(w, out);
     if (w->phase != TM_WORKER_FENCED || w->applying != 0) return;
     struct tm_roster roster = {0};
-    if (tm_roster_read(body->generation, body->layout, w->layer_count, w->micro_batches, &roster, NULL) != 0) return;
+    if (take_roster(w, body, &roster) != 0) return;
     const struct tm_member *me = tm_roster_find(&roster, w->self.id);
     if (me == NULL || me->incarnation != w->self.incarnation) {
         tm_roster_deinit(&roster);
@@ -210,6 +221,7 @@ void tm_worker__on_assign(struct tm_worker *w, int64_t now_ms, const tm_message 
     tm_roster_deinit(&w->roster);
     w->roster = roster;
     w->my_place = place;
+    w->vote_fan = body->vote_fan;
     w->base = body->base_step;
     if (w->held != 0) w->engine.discard(w->engine.context);
     w->held = 0;
@@ -236,6 +248,7 @@ void tm_worker__on_start(struct tm_worker *w, int64_t now_ms, const tm_message *
     tm_worker__serve_end(w);
     tm_worker__follow_end(w);
     tm_worker__serving_end(w);
+    if (w->log_steps) tm_step_list_drop_after(&w->steps_told, w->base); /* of a past that was given up */
     tm_worker__enter(w, TM_WORKER_RUNNING);
     tm_debug(TM_DEBUG_WORKER, "worker %" PRIu64 ": generation %" PRIu64 " runs", w->self.id, w->generation);
     w->heartbeat_now = true;

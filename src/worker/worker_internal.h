@@ -3,6 +3,7 @@
 #define TM_WORKER_INTERNAL_H
 
 #include "wire/last_lines.h"
+#include "wire/step_list.h"
 #include "worker/worker.h"
 
 #define TM_BODY(message, name, field, pointer)                                                                         \
@@ -15,7 +16,9 @@ enum {
     FETCH_CHUNKS_AT_ONCE = 8,
     SNAPSHOT_PARTS_MAX = TM_LAYERS_MAX,
     COPY_TARGETS_MAX = 16,
-    LOSSES_MAX = 256,
+    LOSSES_MAX = 256, /* unless every step is logged */
+    PACES_MAX = 15,   /* steps whose micro-batches are remembered ... */
+    PACES_MIN = 5,    /* ... and how many are enough */
     NEVER_MS = -1
 };
 
@@ -33,6 +36,17 @@ struct ballot {
     bool *has_norm; /* by layer */
     double *norm;   /* by layer */
     bool own;       /* ours is among them */
+    bool all;       /* in a tree: we were told that all are prepared ... */
+    double total;   /* ... with this norm */
+};
+
+/* Our place in the tree of flags: places in the roster. */
+enum { VOTE_FAN_MAX = 16, VOTE_NOBODY = -1 };
+struct votes {
+    uint32_t fan; /* 0: each tells each */
+    int parent;   /* VOTE_NOBODY: none */
+    int children[VOTE_FAN_MAX];
+    size_t child_count;
 };
 
 struct fetch_chunk {
@@ -88,11 +102,13 @@ struct copy_out {
     size_t part_count;
 };
 
-/* A loss that the coordinator may not have heard of yet. */
-struct told_loss {
-    uint64_t step;
-    double loss;
-    uint64_t sequence; /* of the first heartbeat with it; 0: none yet */
+/* What a micro-batch took in the last steps of this generation; the first step of one is not among them. */
+struct paces {
+    uint64_t step; /* that was computed last ... */
+    uint64_t time_us;
+    uint64_t micro_us[PACES_MAX]; /* a ring */
+    size_t count;                 /* steps so far, but for the first */
+    bool warm;                    /* there was a first */
 };
 
 enum { FOLLOWERS_MAX = 16 };
@@ -208,6 +224,9 @@ struct tm_worker {
     size_t own_norm_count[2];
     uint64_t own_norm_step[2];
     int64_t prepared_ms; /* last sent */
+    uint32_t vote_fan;   /* of the assignment */
+    struct votes votes;
+    struct paces paces;
 
     /* moving layers */
     struct fetch *fetches;
@@ -223,8 +242,9 @@ struct tm_worker {
     struct tm_block_pool *blocks;
     struct tm_copies copies;
     struct copy_out out;
-    struct told_loss losses[LOSSES_MAX]; /* oldest first */
-    size_t loss_count;
+    struct tm_step_list steps_told; /* that the coordinator may not have heard of yet; `sequence`: of the first
+                                       heartbeat with it, 0: none yet */
+    bool log_steps;                 /* or that its record may not have */
     char failure[TM_MESSAGE_STRING_MAX + 1];
     char trouble[TM_MESSAGE_STRING_MAX + 1]; /* with files; "": none */
     bool trouble_full;
@@ -260,6 +280,7 @@ void tm_worker__pump(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
 void tm_worker__resend_prepared(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
 void tm_worker__on_prepared(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
 uint64_t tm_worker__waiting_for(const struct tm_worker *w);
+uint64_t tm_worker__micro_us(const struct tm_worker *w); /* the median of the last steps; 0: too few so far */
 
 /* worker_generation.c */
 void tm_worker__fence(struct tm_worker *w, uint64_t generation); /* nothing if it is not newer */
@@ -302,6 +323,8 @@ void tm_worker__copy_applied(struct tm_worker *w, int64_t now_ms, struct tm_outb
 void tm_worker__copy_pump(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
 void tm_worker__copy_end(struct tm_worker *w);
 /* The parts that have arrived, for the heartbeat. */
+size_t tm_worker__list_steps(struct tm_worker *w, bool all, struct tm_arena *arena, Tmw__StepLoss ***out);
+void tm_worker__step_done(struct tm_worker *w, uint64_t step);
 size_t tm_worker__copied(const struct tm_worker *w, struct tm_arena *arena, Tmw__CopyPart ***out);
 
 #endif

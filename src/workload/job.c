@@ -51,7 +51,7 @@ static const struct tm_field resource_fields[] = {
 
 const char *const tm_job_engine_names[] = {"gpt", "paced", "command", NULL};
 static const char *const engine_choices[] = {"gpt", "paced", NULL};
-const char *const tm_job_cloud_names[] = {"local", "hosts", "slurm", NULL};
+const char *const tm_job_cloud_names[] = {"local", "hosts", "slurm", "kubernetes", "aws", "skypilot", "join", NULL};
 
 /* `envs` and `quotas`, which are maps of the user's own names, are not in it. */
 static const struct tm_field job_fields[] = {
@@ -213,7 +213,8 @@ static const struct tm_field job_fields[] = {
      .type = TM_FIELD_STRING,
      .offset = offsetof(struct tm_job, copies),
      .example = "s3://my-bucket/my-job",
-     .doc = "where a run keeps copy sets: a folder, or s3://BUCKET/PREFIX; none: in its state folder"},
+     .doc = "where a run keeps copy sets: a folder, s3://BUCKET/PREFIX or az://CONTAINER/PREFIX; none: in its state "
+            "folder"},
     {.key = "engine",
      .type = TM_FIELD_CHOICE,
      .offset = offsetof(struct tm_job, engine),
@@ -224,7 +225,8 @@ static const struct tm_field job_fields[] = {
      .offset = offsetof(struct tm_job, cloud),
      .choices = tm_job_cloud_names,
      .doc = "where a run gets its instances: local (processes of this machine that follow a trace), "
-            "hosts (machines of yours, over ssh), or slurm (one-node jobs in its partitions)"},
+            "hosts (machines of yours, over ssh), slurm (one-node jobs in its partitions), kubernetes (pods), "
+            "aws (VMs of EC2), skypilot (clusters that it rents), or join (machines that join by a ticket)"},
     {.key = "policy",
      .type = TM_FIELD_STRING,
      .offset = offsetof(struct tm_job, policy),
@@ -280,6 +282,12 @@ static const struct tm_field job_fields[] = {
      .fields = tm_notify_fields,
      .size = sizeof(struct tm_notify_target),
      .doc = "whom to tell how a run goes"},
+    {.key = "log",
+     .type = TM_FIELD_MAPS,
+     .offset = offsetof(struct tm_job, log),
+     .fields = tm_job__log_fields,
+     .size = sizeof(struct tm_log_target),
+     .doc = "loggers that get the metrics of every committed step, once"},
     {.key = NULL},
 };
 
@@ -478,6 +486,7 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
     if (rc == 0) rc = settle_pools(&fresh, e);
     if (rc == 0) rc = check_spot(file, &fresh, e);
     if (rc == 0) rc = tm_notify_check(&fresh.notify, file, e);
+    if (rc == 0) rc = tm_job__log_check(&fresh.log, file, e);
     if (fresh.steps == 0 && fresh.samples > 0 && fresh.batch > 0)
         fresh.steps = (fresh.samples + fresh.batch - 1) / fresh.batch;
     if (fresh.engine == TM_FLEET_UNSAID) fresh.engine = fresh.run != NULL ? TM_JOB_ENGINE_COMMAND : TM_JOB_ENGINE_GPT;

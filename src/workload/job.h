@@ -10,6 +10,7 @@
 #include "base/env.h"
 #include "base/fields.h"
 #include "workload/job_fleet.h"
+#include "workload/job_log.h"
 #include "workload/job_notify.h"
 #include "workload/job_training.h"
 
@@ -79,7 +80,7 @@ struct tm_job {
     int64_t checkpoint_interval_ms;
     struct tm_strings anchors; /* a count and an instance type each, or "none" alone */
     /* of a run */
-    const char *copies; /* a folder or s3://BUCKET/PREFIX; NULL: in the state folder */
+    const char *copies; /* a folder, s3://BUCKET/PREFIX or az://CONTAINER/PREFIX; NULL: in the state folder */
     int engine; /* TM_JOB_ENGINE_GPT, ...; where the file does not say: its command where it has one, else gpt */
     int cloud;  /* by place in tm_job_cloud_names: where a run gets its instances */
     const char *policy;
@@ -97,6 +98,7 @@ struct tm_job {
     int fleet_line;
     struct tm_job_fleet fleet;
     struct tm_maps notify; /* of struct tm_notify_target */
+    struct tm_maps log;    /* of struct tm_log_target */
 };
 
 void tm_job_init(struct tm_job *job);

@@ -8,7 +8,9 @@
 const char *const tm_pool_market_names[] = {"spot", "on-demand", NULL};
 const char *const tm_pool_role_names[] = {"trains", "keeps copies", NULL};
 
-enum { LOCAL_INSTANCES_MAX = 64 }; /* of a local cloud */
+const char *const tm_pods_spot_names[] = {"any", "eks", "karpenter", "gke", "aks", NULL};
+
+enum { LOCAL_INSTANCES_MAX = 256 }; /* of a local cloud */
 
 static const struct tm_job_pool pool_unsaid = {
     .usd_h_millionths = TM_FLEET_UNSAID, .start_ms = TM_FLEET_UNSAID, .notice_ms = TM_FLEET_UNSAID};
@@ -94,6 +96,13 @@ static const struct tm_field pool_fields[] = {
      .offset = offsetof(struct tm_job_pool, notice_ms),
      .example = "2m",
      .doc = "notice before a preemption"},
+    {.key = "throughput",
+     .type = TM_FIELD_NUMBER,
+     .offset = offsetof(struct tm_job_pool, throughput),
+     .min = 0.001,
+     .max = 1000,
+     .example = "2",
+     .doc = "throughput of an instance here over that of the fleet's instance type, instead of the predicted one"},
     {.key = "partition",
      .type = TM_FIELD_STRING,
      .offset = offsetof(struct tm_job_pool, partition),
@@ -147,6 +156,115 @@ static const struct tm_field losses_fields[] = {
     {.key = NULL},
 };
 
+static const struct tm_field pods_fields[] = {
+    {.key = "image",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pods, image),
+     .example = "registry.example.com/tidemill:0.1",
+     .doc = "the image that pods run: tidemill and what the job needs are in it"},
+    {.key = "namespace",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pods, space),
+     .example = "training",
+     .doc = "the namespace of pods; else that of the context"},
+    {.key = "context",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pods, context),
+     .example = "my-cluster",
+     .doc = "the context of the kubeconfig; else the current one"},
+    {.key = "service_account",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pods, account),
+     .example = "trainer",
+     .doc = "the service account of pods; else that of the namespace"},
+    {.key = "priority",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pods, priority),
+     .example = "tidemill",
+     .doc = "the priority class of pods"},
+    {.key = "spot",
+     .type = TM_FIELD_CHOICE,
+     .offset = offsetof(struct tm_job_pods, spot),
+     .choices = tm_pods_spot_names,
+     .doc = "how spot nodes are marked: eks, karpenter, gke or aks; any: spot instances go to any node"},
+    {.key = "gpus",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_pods, gpus),
+     .min = 0,
+     .max = 64,
+     .example = "1",
+     .doc = "GPUs of a pod"},
+    {.key = "gpu",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pods, gpu),
+     .example = "amd.com/gpu",
+     .doc = "the resource that a GPU is, if not nvidia.com/gpu"},
+    {.key = "cpu",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pods, cpu),
+     .example = "4",
+     .doc = "processors of a pod, as Kubernetes writes them"},
+    {.key = "memory",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pods, memory),
+     .example = "16Gi",
+     .doc = "memory of a pod, as Kubernetes writes it"},
+    {.key = "node_selector",
+     .type = TM_FIELD_STRINGS,
+     .offset = offsetof(struct tm_job_pods, selector),
+     .example = "[cloud.google.com/gke-accelerator=nvidia-l4]",
+     .doc = "further labels that its node must have, NAME=VALUE each"},
+    {.key = NULL},
+};
+
+static const struct tm_field aws_fields[] = {
+    {.key = "image",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_aws, image),
+     .example = "ami-0123456789abcdef0",
+     .doc = "image that VMs boot; else Amazon's newest for GPUs"},
+    {.key = "subnet",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_aws, subnet),
+     .example = "subnet-0123456789abcdef0",
+     .doc = "subnet of the VMs; else the default VPC's"},
+    {.key = "security_group",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_aws, security_group),
+     .example = "sg-0123456789abcdef0",
+     .doc = "security group of the VMs, whose members reach each other; else the VPC's default group"},
+    {.key = "instance_profile",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_aws, instance_profile),
+     .example = "training",
+     .doc = "instance profile of the VMs, where the job's own code needs one"},
+    {.key = "disk",
+     .type = TM_FIELD_BYTES,
+     .offset = offsetof(struct tm_job_aws, disk),
+     .example = "200GB",
+     .doc = "size of the first disk; else as the image has it"},
+    {.key = "silence",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_aws, silence_ms),
+     .min = 5000,
+     .example = "15m",
+     .doc = "a VM ends itself after so long without the run (15m)"},
+    {.key = "life",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_aws, life_ms),
+     .min = 60000,
+     .max = 7 * 24 * 3600000.0,
+     .example = "2d",
+     .doc = "a VM ends itself after so long in any case (6d)"},
+    {.key = "start",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_aws, start_ms),
+     .min = 10000,
+     .example = "30m",
+     .doc = "a VM that has not joined within so long is ended (30m)"},
+    {.key = NULL},
+};
+
 const struct tm_field tm_job_fleet_fields[] = {
     {.key = "pools",
      .type = TM_FIELD_MAPS,
@@ -166,6 +284,16 @@ const struct tm_field tm_job_fleet_fields[] = {
      .offset = offsetof(struct tm_job_fleet, hosts),
      .example = "[gpu1, me@gpu2:2222 gpus=4]",
      .doc = "of cloud hosts: [user@]host[:port] [slots=N or gpus=N] each"},
+    {.key = "pods",
+     .type = TM_FIELD_MAP,
+     .offset = offsetof(struct tm_job_fleet, pods),
+     .fields = pods_fields,
+     .doc = "of cloud kubernetes: what pods are made of"},
+    {.key = "aws",
+     .type = TM_FIELD_MAP,
+     .offset = offsetof(struct tm_job_fleet, aws),
+     .fields = aws_fields,
+     .doc = "of cloud aws: what its VMs have in common"},
     {.key = "trace",
      .type = TM_FIELD_STRING,
      .offset = offsetof(struct tm_job_fleet, trace),
@@ -202,11 +330,18 @@ const struct tm_field tm_job_fleet_fields[] = {
      .max = 1,
      .example = "1",
      .doc = "1: scale the trace so that its largest count is the limit"},
+    {.key = "workers",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, workers),
+     .min = 1,
+     .max = TM_FLEET_WORKERS_EACH_MAX,
+     .example = "8",
+     .doc = "workers of an instance, one for each of its GPUs; they are lost together"},
     {.key = "workers_min",
      .type = TM_FIELD_INTEGER,
      .offset = offsetof(struct tm_job_fleet, workers_min),
      .min = 1,
-     .max = 64,
+     .max = TM_FLEET_INSTANCES_MAX,
      .example = "2",
      .doc = "fewest workers to train with; the job waits while there are fewer"},
     {.key = "memory",
@@ -304,12 +439,17 @@ const struct tm_field tm_job_fleet_fields[] = {
      .offset = offsetof(struct tm_job_fleet, across_regions),
      .example = "true",
      .doc = "true: workers in several regions may train together"},
+    {.key = "across_types",
+     .type = TM_FIELD_BOOL,
+     .offset = offsetof(struct tm_job_fleet, across_types),
+     .example = "true",
+     .doc = "true: instances of several types may train together, each with its share of the micro-batches"},
     {.key = "poll",
      .type = TM_FIELD_DURATION,
      .offset = offsetof(struct tm_job_fleet, poll_ms),
      .min = 100,
      .example = "30s",
-     .doc = "longest time between two looks at Slurm's queue"},
+     .doc = "longest time between two looks at a scheduler's queue or list"},
     {.key = NULL},
 };
 
@@ -359,6 +499,16 @@ bool tm_job_fleet_has_choices(const struct tm_job_fleet *fleet)
     for (size_t i = 0; i < count; i++)
         if (pools[i].trace != NULL || pools[i].limit > 0) return true;
     return false;
+}
+
+int64_t tm_job_fleet_workers_each(const struct tm_job_fleet *fleet)
+{
+    return fleet->workers > 1 ? fleet->workers : 1;
+}
+
+int64_t tm_job_fleet_workers_max(const struct tm_job_fleet *fleet)
+{
+    return fleet->limit * tm_job_fleet_workers_each(fleet);
 }
 
 int64_t tm_job_fleet_keepers(const struct tm_job_fleet *fleet)
@@ -716,21 +866,15 @@ static const char *clash(const struct tm_job_fleet *fleet, const struct tm_job_p
     return NULL;
 }
 
-/* Pools to choose from may be anywhere: each has a trace of its own. All instances are as fast. */
-static const char *clash_of_choices(const struct tm_job_pool *a, const struct tm_job_pool *b)
-{
-    return strcasecmp(a->instance, b->instance) != 0 ? "pools of two instance types" : NULL;
-}
-
 int tm_job_fleet_check_local(const struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
 {
     size_t count = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
-    bool choices = tm_job_fleet_has_choices(fleet);
-    for (size_t i = 0; i < count; i++)
+    bool choices = tm_job_fleet_has_choices(fleet); /* of any type, anywhere: each has a trace of its own */
+    for (size_t i = 0; i < count && !choices; i++)
         for (size_t k = 0; k < i; k++) {
-            const char *what = choices ? clash_of_choices(&pools[k], &pools[i]) : clash(fleet, &pools[k], &pools[i]);
-            bool apart = !choices && is_apart(&pools[k], &pools[i]);
+            const char *what = clash(fleet, &pools[k], &pools[i]);
+            bool apart = is_apart(&pools[k], &pools[i]);
             char names[2][128];
             if (what == NULL) continue;
             return tm_error_set(e, TM_EINPUT,

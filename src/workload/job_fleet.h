@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 /* Not said: NULL, 0; TM_FLEET_UNSAID where 0 means something. */
-enum { TM_FLEET_UNSAID = -1, TM_FLEET_POOLS_MAX = 64, TM_FLEET_INSTANCES_MAX = 100000 };
+enum { TM_FLEET_UNSAID = -1, TM_FLEET_POOLS_MAX = 64, TM_FLEET_INSTANCES_MAX = 100000, TM_FLEET_WORKERS_EACH_MAX = 64 };
 enum { TM_FLEET_SPEED = 60 }; /* where none is said */
 
 enum tm_pool_market { TM_POOL_SPOT, TM_POOL_ON_DEMAND };
@@ -37,6 +37,7 @@ struct tm_job_pool {
     int64_t from_ms;          /* of that trace */
     int64_t start_ms;         /* from asking for one to its first work; TM_FLEET_UNSAID: as the fleet says */
     int64_t notice_ms;        /* TM_FLEET_UNSAID: as the fleet says */
+    double throughput;        /* of an instance over that of the fleet's type; 0: as predicted */
     const char *partition;    /* of Slurm; NULL: it is none */
     int64_t time_limit_ms;    /* of a job there; 0: the partition's */
     const char *sbatch;       /* further options of sbatch, set apart by blanks; NULL: none */
@@ -51,17 +52,48 @@ struct tm_job_losses {
     int64_t replace_ms; /* until one that went alone is replaced; TM_FLEET_UNSAID */
 };
 
+/* The pods of cloud kubernetes. */
+struct tm_job_pods {
+    const char *image;          /* that has the program in it */
+    const char *space;          /* namespace; NULL: the context's */
+    const char *context;        /* of the kubeconfig; NULL: the current one */
+    const char *account;        /* service account; NULL: the namespace's */
+    const char *priority;       /* priority class; NULL: none */
+    int spot;                   /* how spot nodes are marked: by place in tm_pods_spot_names */
+    int64_t gpus;               /* of each */
+    const char *gpu;            /* resource of a GPU; NULL: nvidia.com/gpu */
+    const char *cpu;            /* as Kubernetes writes it: "4", "500m"; NULL: not said */
+    const char *memory;         /* likewise: "16Gi" */
+    struct tm_strings selector; /* further labels of nodes, NAME=VALUE */
+};
+extern const char *const tm_pods_spot_names[]; /* "any", "eks", "karpenter", "gke", "aks" */
+
+/* Of cloud aws: what all its VMs have in common. */
+struct tm_job_aws {
+    const char *image;          /* NULL: Amazon's newest for GPUs */
+    const char *subnet;         /* NULL: the default VPC's, of the pool's zone */
+    const char *security_group; /* NULL: the VPC's default group */
+    const char *instance_profile;
+    int64_t disk;       /* bytes of the first disk; 0: as the image has it */
+    int64_t silence_ms; /* a VM ends itself after so long without the run; 0: the usual */
+    int64_t life_ms;    /* and after so long in any case; 0: the usual */
+    int64_t start_ms;   /* it must have joined within so long; 0: the usual */
+};
+
 /* Where a run gets its instances. */
 struct tm_job_fleet {
     struct tm_maps pools;        /* struct tm_job_pool */
     struct tm_strings hosts;     /* of cloud hosts: cloud/host_list.h */
+    struct tm_job_pods pods;     /* of cloud kubernetes */
+    struct tm_job_aws aws;       /* of cloud aws */
     struct tm_job_losses losses; /* where there is no trace */
     const char *trace;           /* a file, or a published hour's name */
     int64_t from_ms;             /* of the trace */
     int64_t to_ms;               /* 0: its end */
     double speed;                /* seconds of the trace in one on the wall */
     int64_t limit;               /* instances at a time */
-    int64_t scaled; /* counts of the trace are scaled so that its largest is the limit: 0, 1 or TM_FLEET_UNSAID */
+    int64_t scaled;  /* counts of the trace are scaled so that its largest is the limit: 0, 1 or TM_FLEET_UNSAID */
+    int64_t workers; /* of each instance; 0: 1 */
     int64_t workers_min;
     int64_t memory;                     /* bytes of an instance; stages must fit; 0: no limit */
     int64_t stages_min;                 /* of a pipeline; 0: 1 */
@@ -79,7 +111,8 @@ struct tm_job_fleet {
     const char *anchor_instance;        /* type of those that only keep copies; NULL, "": the same */
     int64_t anchor_usd_h_millionths;    /* TM_FLEET_UNSAID: the catalogue's */
     int64_t seed;                       /* which instances are lost */
-    bool across_regions;                /* workers in several regions may train together */
+    bool across_regions;                /* workers in several regions may train together ... */
+    bool across_types;                  /* ... and workers on instances of several types */
     int64_t poll_ms;                    /* longest time between two looks at a scheduler; 0: its usual */
 };
 
@@ -98,6 +131,9 @@ bool tm_job_fleet_has_choices(const struct tm_job_fleet *fleet);
 /* Fills cloud, region and zone from `infra`; contradicting it is -TM_EINPUT. `number` of the pool, from 1. */
 int tm_job_pool_locate(struct tm_job_pool *pool, size_t number, const char *place, struct tm_arena *arena,
                        struct tm_error *e);
+/* How many workers each instance has, and all of them. */
+int64_t tm_job_fleet_workers_each(const struct tm_job_fleet *fleet);
+int64_t tm_job_fleet_workers_max(const struct tm_job_fleet *fleet);
 /* How many on-demand instances only keep copies. */
 int64_t tm_job_fleet_keepers(const struct tm_job_fleet *fleet);
 /* How many spot instances there can be at a time: those of its pools, else the limit. */

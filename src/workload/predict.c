@@ -78,9 +78,9 @@ static int count_pipelines(const struct tm_predict_request *request, int stages,
 }
 
 /* Hands out micro-batches one by one to the pipeline that would finish it first: all finish together, as near as whole
- * micro-batches allow. Returns how many the busiest pipeline of each group has. */
+ * micro-batches allow. Returns how many the busiest pipeline of each group has, and all of the group together. */
 static void share_micro_batches(const struct tm_predict_request *request, const int *pipelines, const double *stage_ms,
-                                int total, int most[TM_FLEET_GROUPS_MAX])
+                                int total, int most[TM_FLEET_GROUPS_MAX], int all[TM_FLEET_GROUPS_MAX])
 {
     double speed = 0;
     for (size_t g = 0; g < request->group_count; g++)
@@ -90,7 +90,8 @@ static void share_micro_batches(const struct tm_predict_request *request, const 
     int counts[TM_FLEET_GROUPS_MAX] = {0};
     for (size_t g = 0; g < request->group_count; g++) {
         counts[g] = pipelines[g] > 0 ? (int)(total / speed / stage_ms[g]) : 0; /* each pipeline of the group */
-        given += counts[g] * pipelines[g];
+        all[g] = counts[g] * pipelines[g];
+        given += all[g];
         most[g] = counts[g];
     }
     int extra[TM_FLEET_GROUPS_MAX] = {0};
@@ -107,6 +108,7 @@ static void share_micro_batches(const struct tm_predict_request *request, const 
         }
         if (pipelines[best] == 0) return; /* nobody is there */
         extra[best]++;
+        all[best]++;
         int busiest = counts[best] + (extra[best] + pipelines[best] - 1) / pipelines[best];
         if (busiest > most[best]) most[best] = busiest;
     }
@@ -238,7 +240,7 @@ static void predict_layout(struct tm_predictor *predictor, const struct layout_p
     struct pipeline pipelines[TM_FLEET_GROUPS_MAX];
     double stage_ms[TM_FLEET_GROUPS_MAX];
     int per_group[TM_FLEET_GROUPS_MAX];
-    int most[TM_FLEET_GROUPS_MAX] = {0};
+    int most[TM_FLEET_GROUPS_MAX] = {0}, all[TM_FLEET_GROUPS_MAX] = {0};
     assert(request->group_count >= 1 && request->group_count <= TM_FLEET_GROUPS_MAX);
     out->pipelines = plan->pipelines;
     out->stages = plan->stages;
@@ -257,7 +259,9 @@ static void predict_layout(struct tm_predictor *predictor, const struct layout_p
         stage_ms[g] = pipelines[g].pace.turn_ms;
         out->fits = out->fits && (per_group[g] == 0 || pipelines[g].fits);
     }
-    share_micro_batches(request, per_group, stage_ms, total, most);
+    share_micro_batches(request, per_group, stage_ms, total, most, all);
+    memcpy(out->group_pipelines, per_group, request->group_count * sizeof *per_group);
+    memcpy(out->group_micro_batches, all, request->group_count * sizeof *all);
     size_t last = last_group(request, pipelines, most, per_group);
     out->samples_per_s = request->batch / (pipeline_ms(&pipelines[last].pace, most[last]) / 1e3);
     if (out->samples_per_s <= to_beat && !details) return;

@@ -68,7 +68,9 @@ struct tm_prediction {
     int tensor; /* GPUs that compute a stage together; 0 or 1: one */
     int zero;   /* what replicas share out: ZeRO 1 to 3; 0: nothing */
     int micro_batch;
-    int micro_batches; /* of the pipeline that has most */
+    int micro_batches;                            /* of the pipeline that has most */
+    int group_pipelines[TM_FLEET_GROUPS_MAX];     /* of each group of the fleet ... */
+    int group_micro_batches[TM_FLEET_GROUPS_MAX]; /* ... and how many micro-batches all of them have */
     bool recompute;
     double memory_gib[TM_PREDICT_STAGES_MAX]; /* of the GPU of each stage */
     double memory_limit_gib;

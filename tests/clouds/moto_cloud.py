@@ -1,24 +1,34 @@
 #!/usr/bin/env python3
 """A cloud for tests: moto's S3 and EC2 on loopback, with what moto lacks.
 
-    moto_cloud.py FOLDER [--check-signatures] [--bucket NAME]
+    moto_cloud.py FOLDER [--check-signatures] [--bucket NAME] [--host ADDRESS] [--hypervisor]
 
 Writes FOLDER/cloud.env when it is ready: AWS_ENDPOINT_URL and credentials as `export` lines. Ends with its standard
 input. Beside moto it has
-  - RunInstances and CreateFleet that keep their promise for a ClientToken: the same token, the same instances
-  - POST /tidemill/fail {"match": TEXT, "times": N, "status": S, "body": XML, "headers": {...}, "how": "answer"|"cut"}:
-    the next N requests whose "METHOD PATH?QUERY BODY" holds TEXT are answered so, or cut off in the middle
+  - RunInstances and CreateFleet that keep their promise for a ClientToken: the same token, the same instances; with other
+    words it is refused
+  - presigned URLs whose signature and time are checked: tampered with or too old, they are refused
+  - user data of more than 16 KB is refused; spot prices that are not nothing
+  - POST /tidemill/fail {"match": TEXT, "times": N, "status": S, "body": XML, "headers": {...}, "how": "answer"|"cut"|"lost"}:
+    the next N requests whose "METHOD PATH?QUERY BODY" holds TEXT are answered so, or cut off in the middle; lost: what they
+    rent is rented, and the answer does not come
   - POST /tidemill/interrupt {"region": R, "id": I}: the instance goes as a spot instance does
+  - POST /tidemill/lose {"address": A}: the instance of this private address has failed
   - GET /tidemill/keys/PREFIX: keys of the bucket, and uploads that were not finished
   - GET /tidemill/calls: how many requests of each kind there were
+  - GET /tidemill/alive: how many instances that are tagged as ours have not ended
+  - with --hypervisor (tests/aws/hypervisor.py) instances boot: GET /tidemill/vms, POST /tidemill/notice {"seconds": S},
+    POST /tidemill/crash
 """
-import argparse, json, os, socket, sys, threading
-from urllib.parse import parse_qs
+import argparse, base64, calendar, hashlib, hmac, json, os, socket, sys, threading, time
+from urllib.parse import parse_qs, parse_qsl, quote, unquote
 
 p = argparse.ArgumentParser()
 p.add_argument("folder")
 p.add_argument("--check-signatures", action="store_true")
 p.add_argument("--bucket", default="tide")
+p.add_argument("--host", default="127.0.0.1")
+p.add_argument("--hypervisor", action="store_true")
 args = p.parse_args()
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
 if args.check_signatures:
@@ -35,6 +45,51 @@ from werkzeug.serving import make_server, WSGIRequestHandler
 moto = DomainDispatcherApplication(create_backend_app)
 lock = threading.Lock()
 faults, tokens, calls = [], {}, {}
+key, secret = "test", "test"
+hypervisor = None
+
+
+def refusal(code, words):
+    return f"<Response><Errors><Error><Code>{code}</Code><Message>{words}</Message></Error></Errors></Response>"
+
+
+def is_presigned(environ, raw_path, query):
+    q = dict(parse_qsl(query))
+    given = q.pop("X-Amz-Signature", "")
+    if not all(n in q for n in ("X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires")):
+        return False
+    begun = calendar.timegm(time.strptime(q["X-Amz-Date"], "%Y%m%dT%H%M%SZ"))
+    scope = q["X-Amz-Credential"].split("/", 1)[1]
+    canonical = "&".join(f"{quote(k, safe='-_.~')}={quote(v, safe='-_.~')}" for k, v in sorted(q.items()))
+    request = "\n".join([environ["REQUEST_METHOD"], raw_path, canonical, "host:" + environ["HTTP_HOST"], "", "host",
+                         "UNSIGNED-PAYLOAD"])
+    to_sign = "\n".join(["AWS4-HMAC-SHA256", q["X-Amz-Date"], scope, hashlib.sha256(request.encode()).hexdigest()])
+    k = ("AWS4" + secret).encode()
+    for part in scope.split("/"):
+        k = hmac.new(k, part.encode(), "sha256").digest()
+    good = hmac.compare_digest(hmac.new(k, to_sign.encode(), "sha256").hexdigest(), given)
+    return good and begun - 900 < time.time() < begun + int(q["X-Amz-Expires"])
+
+
+def presigned(environ, query, body, start):
+    from moto.s3.models import s3_backends
+    raw_path = environ["REQUEST_URI"].split("?")[0]
+    if not is_presigned(environ, raw_path, query):
+        return answer(start, 403, "<Error><Code>SignatureDoesNotMatch</Code></Error>")
+    bucket, name = unquote(raw_path)[1:].split("/", 1)
+    store = s3_backends["123456789012"]["aws"]
+    if environ["REQUEST_METHOD"] == "PUT":
+        store.put_object(bucket, name, body)
+        return answer(start, 200, "")
+    found = store.get_object(bucket, name)
+    return answer(start, 200 if found else 404, found.value if found else "<Error><Code>NoSuchKey</Code></Error>")
+
+
+def prices(form):
+    one = "<item><instanceType>{}</instanceType><availabilityZone>us-east-1{}</availabilityZone><spotPrice>0.92</spotPrice></item>"
+    types = [v[0] for k, v in form.items() if k.startswith("InstanceType.")]
+    items = "".join(one.format(t, z) for t in types for z in "abcdef")
+    return f"<R><spotPriceHistorySet>{items}</spotPriceHistorySet></R>"
 
 
 def answer(start, status, body, headers=()):
@@ -55,9 +110,23 @@ def control(path, body, start):
         found += ["upload " + u.key_name for u in bucket.multiparts.values() if u.key_name.startswith(prefix)]
         return answer(start, 200, "".join(k + "\n" for k in found))
     order = json.loads(body or b"{}")
+    if path == "/tidemill/alive":
+        ours = [i for backend in ec2_backends["123456789012"].values() for i in backend.all_instances()
+                if i.state in ("pending", "running") and any(t["key"] == "tidemill:job" for t in i.get_tags())]
+        return answer(start, 200, f"{len(ours)}\n")
+    if hypervisor:
+        said = hypervisor.control(path, order)
+        if said is not None:
+            return answer(start, 200, json.dumps(said) + "\n")
     if path == "/tidemill/fail":
         with lock:
             faults.append(order)
+    if path == "/tidemill/lose":
+        from moto.ec2.models.instances import StateReason
+        for found in ec2_backends["123456789012"]["us-east-1"].all_instances():
+            if found.private_ip == order["address"] and found.state == "running":
+                found.terminate()
+                found._state_reason = found.state_reason = StateReason("it failed", "Server.InternalError")
     if path == "/tidemill/interrupt":
         from moto.ec2.models.instances import StateReason
         found = ec2_backends["123456789012"][order["region"]].get_instance(order["id"])
@@ -92,19 +161,29 @@ def app(environ, start):
     if fault and fault.get("how") == "cut":
         environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         return answer(start, 200, "")
-    if fault:
+    if fault and fault.get("how") != "lost":
         return answer(start, fault["status"], fault.get("body", ""), list(fault.get("headers", {}).items()))
+    if "X-Amz-Signature=" in query:
+        return presigned(environ, query, body, start)
+    if action == "DescribeSpotPriceHistory":
+        return answer(start, 200, prices(form))
     token = form.get("ClientToken", [None])[0]
     if token and action in ("RunInstances", "CreateFleet"):
         with lock:
-            kept = tokens.get((action, token))
+            words, kept = tokens.get((action, token), (None, None))
+        if kept and words != body:
+            return answer(start, 400, refusal("IdempotentParameterMismatch", "the token was used with other parameters"))
         if kept:
             return answer(start, 200, kept, [("Content-Type", "text/xml")])
+        if len(base64.b64decode(form.get("UserData", [""])[0])) > 16384:
+            return answer(start, 400, refusal("InvalidParameterValue", "User data is limited to 16384 bytes"))
         status = []
         out = b"".join(moto(environ, lambda s, h, e=None: status.extend([s, h])))
         if status[0].startswith("200"):
             with lock:
-                tokens[(action, token)] = out
+                tokens[(action, token)] = (body, out)
+        if fault:
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         start(status[0], status[1])
         return [out]
     return moto(environ, start)
@@ -117,12 +196,11 @@ class Quiet(WSGIRequestHandler):
         pass
 
 
-server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
+server = make_server(args.host, 0, app, threaded=True, request_handler=Quiet)
 threading.Thread(target=server.serve_forever, daemon=True).start()
-url = f"http://127.0.0.1:{server.server_port}"
+url = f"http://{args.host}:{server.server_port}"
 import boto3
 kw = dict(endpoint_url=url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
-key, secret = "test", "test"
 if args.check_signatures:
     iam = boto3.client("iam", **kw)
     iam.create_user(UserName="u")
@@ -131,8 +209,14 @@ if args.check_signatures:
     made = iam.create_access_key(UserName="u")["AccessKey"]
     key, secret = made["AccessKeyId"], made["SecretAccessKey"]
 boto3.client("s3", **kw).create_bucket(Bucket=args.bucket)
+if args.hypervisor:
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../aws"))
+    from hypervisor import Hypervisor
+    hypervisor = Hypervisor(ec2_backends)
 with open(args.folder + "/cloud.tmp", "w") as f:
     f.write(f"export AWS_ENDPOINT_URL={url}\nexport AWS_ACCESS_KEY_ID={key}\nexport AWS_SECRET_ACCESS_KEY={secret}\n"
             f"export AWS_REGION=us-east-1\nexport AWS_EC2_METADATA_DISABLED=true\n")
 os.rename(args.folder + "/cloud.tmp", args.folder + "/cloud.env")
 sys.stdin.read()
+if hypervisor:
+    hypervisor.close()

@@ -77,6 +77,33 @@ const committed = (page) => page.evaluate(() => Number(document.querySelector(".
   await page.keyboard.press("Escape");
   await page.waitForSelector("dialog", { state: "detached" });
   check(await page.evaluate(async (n) => (await (await fetch(`/v1/jobs/${n}/status`)).json()).state, live) === "training", "and not done without");
+  // Orders: each is asked about, and what was ordered is in the record.
+  const order = async (button, values) => {
+    await page.click(`text=${button}`);
+    await page.waitForSelector("dialog[open]");
+    if (full) await accessible(page, button);
+    for (const [i, value] of values.entries()) await page.locator("dialog input").nth(i).fill(value);
+    await page.click("dialog button.main");
+    await page.waitForSelector("dialog", { state: "detached" });
+  };
+  await page.click("text=Copy now…");
+  await page.click("dialog >> text=Cancel");
+  await page.waitForSelector("dialog", { state: "detached" });
+  check(!(await page.isVisible("text=A copy is ordered")), "an order that was not confirmed is not given");
+  await order("Copy now…", []);
+  await page.waitForSelector("text=A copy is ordered");
+  await page.waitForSelector(".events >> text=ordered: a copy", { timeout: 30000 });
+  await order("Limits…", ["90x", "50"]);
+  await page.waitForSelector("text=is no time");
+  await order("Limits…", ["300h", "5000"]);
+  await page.waitForSelector("text=deadline 12d 12h in the cloud", { timeout: 30000 });
+  await page.waitForSelector("text=budget $5,000", { timeout: 30000 });
+  await order("Drain…", []);
+  await page.waitForSelector(".events >> text=is to go", { timeout: 30000 });
+  // Copies and where they are, pools, the forecast.
+  await page.waitForSelector("section[aria-labelledby=copies-title] td >> text=files", { timeout: 60000 });
+  check((await page.locator("section[aria-labelledby=pools-title] tbody tr").count()) > 0, "pools are listed");
+  check((await page.locator("svg.chart[aria-label^=Steps] path.line").count()) === 2, "steps, and the plan's");
   // Filters.
   const chip = page.locator(".chips button").first();
   const kind = (await chip.textContent()).trim();
@@ -89,7 +116,7 @@ const committed = (page) => page.evaluate(() => Number(document.querySelector(".
 {
   const page = await open(watch);
   await go(page, `#/job/${live}`, ".seat");
-  check(!(await page.isVisible("text=Stop…")) && (await page.isVisible("text=watching only")), "who may only watch cannot stop");
+  check(!(await page.isVisible("text=Stop…")) && !(await page.isVisible("text=Drain…")) && (await page.isVisible("text=watching only")), "who may only watch cannot stop");
   await close(page, "watching");
 }
 if (full) {

@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "base/doc.h"
-#include "store/s3.h"
+#include "store/objects.h"
 #include "web/aws_config.h"
 #include "web/aws_credentials.h"
 #include "web/xml.h"
@@ -45,12 +45,12 @@ static void read_config(const char *text, size_t length)
 static void read_place(const char *text, size_t length)
 {
     char place[700];
-    char bucket[TM_S3_BUCKET_MAX];
-    char prefix[TM_S3_PREFIX_MAX];
+    char bucket[TM_BUCKET_MAX];
+    char prefix[TM_PREFIX_MAX];
     if (length >= sizeof place) length = sizeof place - 1;
     if (length > 0) memcpy(place, text, length);
     place[length] = '\0';
-    if (tm_s3__place(place, bucket, prefix, NULL) == 0) assert(strlen(bucket) >= 3 && strchr(bucket, '/') == NULL);
+    if (tm_objects_place(place, bucket, prefix, NULL) == 0) assert(strlen(bucket) >= 3 && strchr(bucket, '/') == NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

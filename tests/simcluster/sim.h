@@ -34,10 +34,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef SIM_LARGE
+enum { INSTANCES_MAX = 1152, MICRO_MAX = 384, INSTANCES_MOST = 1024 };
+#else
 enum {
     INSTANCES_MAX = 256, /* instances in one run; number 0 is the coordinator's machine */
-    LAYERS_MAX = 12,
     MICRO_MAX = 32,
+    INSTANCES_MOST = 64 /* to begin with */
+};
+#endif
+enum {
+    LAYERS_MAX = 12,
     STEPS_MAX = 400,
     WORDS_MAX = 10, /* of a layer's state */
     GENERATIONS_MAX = 4096,
@@ -151,10 +158,13 @@ struct toy {
     struct toy_partial held[LAYERS_MAX];
     bool applying;
     uint64_t begun_ms;
+    uint64_t time_us; /* that it computes */
 };
 
 /* ---- processes and machines ---- */
 
+/* A worker and what keeps it. Those of one instance follow one another, come together and go together; what the cloud
+ * knows of the instance stands with the first of them. */
 struct node {
     uint64_t id;
     bool up; /* the instance runs */
@@ -271,6 +281,9 @@ struct choice {
     bool off[FAULT_KINDS];
     double scale;     /* so many times as many faults as usual */
     size_t instances; /* at the start; 0: a few, by dice */
+    size_t workers;   /* of each; 0: by dice */
+    uint64_t steps;   /* of the job; 0: by dice */
+    bool log_steps;
 };
 
 struct overheard { /* a frame that somebody has kept */
@@ -317,6 +330,7 @@ struct sim {
     uint32_t layers, micro_batches, stages;
     uint64_t steps;
     double compute_ms;
+    bool by_share; /* a step takes what its micro-batches take, and no more */
     struct tm_coordinator_options coordinator_options;
     struct tm_use_all rule;
     double deadline_s; /* 0: none */
@@ -338,6 +352,8 @@ struct sim {
     size_t supply;      /* of spot instances */
     size_t granting[2]; /* on their way: on demand, spot */
     int64_t rent_off_ms;
+    uint32_t workers; /* of each instance */
+    uint32_t votes_direct_max, vote_fan;
     uint32_t anchors;        /* on-demand instances that hold copies; coordinator_options.remotes: they do not train */
     uint32_t on_demand_dice; /* the decider wants on-demand instances by dice of this many sides; 0: none */
 
@@ -431,7 +447,17 @@ uint64_t sim_steps_redone(const struct sim *sim);
 void sim_deinit(struct sim *sim);
 void sim_run_until(struct sim *sim, int64_t until_ms); /* or a failure, or the end of the job and its aftermath */
 void sim_settle(struct sim *sim);
-struct node *sim_add_instance(struct sim *sim);
+struct node *sim_add_instance(struct sim *sim);           /* its first worker's node; NULL: there were too many */
+void sim_alike(struct sim *sim, const struct node *node); /* the others of its instance are of the same kind */
+/* The first worker's node of the instance of a node, and the first of the next instance. */
+static inline uint64_t sim_first(const struct sim *sim, uint64_t node)
+{
+    return tm_worker_of_instance(tm_instance_of_worker(node, sim->workers), 0, sim->workers);
+}
+static inline uint64_t sim_next(const struct sim *sim, uint64_t node)
+{
+    return sim_first(sim, node) + sim->workers;
+}
 void sim_instance_gone(struct sim *sim, struct node *node);
 void sim_disconnect(struct sim *sim, const struct node *node, enum tm_role role);
 void sim_worker_kill(struct sim *sim, struct node *node);
@@ -534,6 +560,7 @@ void check_end(struct sim *sim);
 void events_applied(struct sim *sim, uint64_t generation);
 void events_take(struct sim *sim, const Tmw__RecordEvent *event);
 void events_check(struct sim *sim);
+extern unsigned long long events_losses_unknown; /* of all seeds so far: steps in records without their loss */
 
 /* sim_links.c: connections alone, by seed. False: it says on standard output what broke. */
 bool sim_links_run(uint64_t seed, uint64_t *faults, uint64_t *messages);

@@ -382,16 +382,17 @@ void check_record(struct sim *sim, const void *data, size_t length)
     tm_arena_deinit(&arena);
 }
 
-/* An instance is given back: nobody counts on it any more. */
-void check_release(struct sim *sim, uint64_t id)
+/* An instance is given back, of which this is the first worker: nobody counts on it any more. */
+void check_release(struct sim *sim, uint64_t first)
 {
     if (sim->coordinator == NULL) return;
     struct tm_coordinator_view view = tm_coordinator_look(sim->coordinator);
-    const struct tm_member *member = tm_roster_find(&sim->last_roster, id);
-    const struct node *node = &sim->instances[id];
     bool runs = view.phase == TM_COORDINATOR_RUNNING && view.generation == sim->last_roster.generation;
-    if (runs && member != NULL && !member->spare && member->incarnation == node->incarnation)
-        sim_fail(sim, "release: instance %llu is given back, but has a seat", (ull)id);
+    for (uint64_t id = first; id < sim_next(sim, first); id++) {
+        const struct tm_member *member = tm_roster_find(&sim->last_roster, id);
+        if (runs && member != NULL && !member->spare && member->incarnation == sim->instances[id].incarnation)
+            sim_fail(sim, "release: the instance of %llu is given back, but has a seat", (ull)id);
+    }
     for (size_t i = 0; i < sim->set_count; i++) {
         const struct set_seen *set = &sim->sets[i];
         if (set->set != view.durable_set || set->dropped) continue;
@@ -402,12 +403,13 @@ void check_release(struct sim *sim, uint64_t id)
                 if (set->parts[p].layer != l) continue;
                 bool there = holder == 0 || part_at(sim, holder, set->parts[p].incarnation, set->set, l) != NULL;
                 if (holder != 0 && sim->now_ms - sim->instances[holder].died_ms < UNKNOWN_MS) without = true;
-                with = with || (there && holder == id);
-                without = without || (there && holder != id && !(holder != 0 && sim->instances[holder].giving_back));
+                bool here = holder != 0 && sim_first(sim, holder) == first;
+                with = with || (there && here);
+                without = without || (there && !here && !(holder != 0 && sim->instances[holder].giving_back));
             }
             if (with && !without)
-                sim_fail(sim, "release: instance %llu is given back, and with it the only copy of layer %u", (ull)id,
-                         l);
+                sim_fail(sim, "release: the instance of %llu is given back, and with it the only copy of layer %u",
+                         (ull)first, l);
         }
     }
 }
@@ -524,6 +526,9 @@ static void check_decisions(struct sim *sim)
         if (result->different > 0)
             sim_fail(sim, "decisions: %llu of %llu differ, the first is %llu, in %s", (ull)result->different,
                      (ull)result->decisions, (ull)result->first.index, result->first.figure);
+        if (result->shared_otherwise > 0)
+            sim_fail(sim, "shares: of %llu generations %llu are shared out otherwise than their members are slow",
+                     (ull)result->generations, (ull)result->shared_otherwise);
     }
     tm_decide_again_destroy(again);
 }

@@ -18,7 +18,7 @@ double cloud_bill_microusd(const struct sim *sim, const struct node *node)
 static void describe(const struct sim *sim, const struct node *node, Tmw__Instance *out)
 {
     tmw__instance__init(out);
-    out->id = node->id;
+    out->id = tm_instance_of_worker(node->id, sim->workers);
     out->start_ms = node->start_ms;
     out->end_ms = node->end_ms;
     out->price_microusd_h = node->price_microusd_h;
@@ -28,7 +28,7 @@ static void describe(const struct sim *sim, const struct node *node, Tmw__Instan
     out->announced = node->announced;
     if (node->announced && node->up && node->notice_end_ms > sim->now_ms)
         out->notice_left_ms = node->notice_end_ms - sim->now_ms;
-    out->zone = 1 + (uint32_t)(node->id % 3);
+    out->zone = 1 + (uint32_t)(out->id % 3);
     out->bill_microusd = (uint64_t)cloud_bill_microusd(sim, node);
 }
 
@@ -38,7 +38,7 @@ static void report(struct sim *sim, struct tm_outbox *out)
     Tmw__Instance instances[INSTANCES_MAX];
     Tmw__Instance *list[INSTANCES_MAX];
     double bill[2] = {0, 0};
-    for (size_t i = 1; i < sim->node_count; i++) {
+    for (size_t i = 1; i < sim->node_count; i += sim->workers) {
         const struct node *node = &sim->instances[i];
         describe(sim, node, &instances[i]);
         if (!node->forgotten) list[body.n_instances++] = &instances[i];
@@ -76,7 +76,7 @@ static void cloud_tick(struct sim *sim, struct event *event)
 static size_t here(const struct sim *sim, bool spot)
 {
     size_t count = 0;
-    for (size_t i = 1; i < sim->node_count; i++)
+    for (size_t i = 1; i < sim->node_count; i += sim->workers)
         count += sim->instances[i].up && sim->instances[i].spot == spot;
     return count;
 }
@@ -101,6 +101,7 @@ static void grant(struct sim *sim, struct event *event)
     if (node == NULL) return;
     node->spot = spot;
     node->anchor = !spot;
+    sim_alike(sim, node);
 }
 
 /* Some come at once, some late, and spot ones only while there are some. */
@@ -108,7 +109,8 @@ static void rent(struct sim *sim, bool spot, size_t want)
 {
     while (here(sim, spot) + sim->granting[spot] < want) {
         if (spot && here(sim, spot) + sim->granting[spot] >= sim->supply) return;
-        if (sim->node_count + sim->granting[0] + sim->granting[1] + INSTANCES_KEPT >= INSTANCES_MAX) return;
+        size_t coming = sim->granting[0] + sim->granting[1] + INSTANCES_KEPT;
+        if (sim->node_count + coming * sim->workers >= INSTANCES_MAX) return;
         int64_t delay_ms = 300 + (int64_t)sim_below(sim, 2000);
         if (!sim->faults.over && sim_unit(sim) < 0.2) delay_ms += (int64_t)sim_below(sim, 30000);
         sim->granting[spot]++;
@@ -121,7 +123,7 @@ static void carry_out(struct sim *sim)
     const struct tm_cloud_order *order = &sim->cloud.order;
     if (!order->given) return;
     if (order->stop) {
-        for (size_t i = 1; !sim->stop_machines_stay && i < sim->node_count; i++) {
+        for (size_t i = 1; !sim->stop_machines_stay && i < sim->node_count; i += sim->workers) {
             struct event now = {.a = i};
             give_back(sim, &now);
         }
@@ -129,10 +131,12 @@ static void carry_out(struct sim *sim)
     }
     if (sim->cloud_passive) return;
     for (size_t i = 0; i < order->release_count; i++) {
-        if (order->release[i] >= sim->node_count || sim->instances[order->release[i]].giving_back) continue;
-        sim->instances[order->release[i]].giving_back = true;
-        check_release(sim, order->release[i]);
-        sim_schedule(sim, sim->now_ms + (int64_t)sim_below(sim, 2000), give_back, order->release[i], 0, 0, 0, NULL, 0);
+        uint64_t first = tm_worker_of_instance(order->release[i], 0, sim->workers);
+        if (first >= sim->node_count || sim->instances[first].giving_back) continue;
+        for (uint64_t n = first; n < sim_next(sim, first); n++)
+            sim->instances[n].giving_back = true;
+        check_release(sim, first);
+        sim_schedule(sim, sim->now_ms + (int64_t)sim_below(sim, 2000), give_back, first, 0, 0, 0, NULL, 0);
     }
     rent(sim, true, order->want_spot);
     rent(sim, false, order->want_on_demand);
@@ -152,7 +156,7 @@ void cloud_check(struct sim *sim)
                  !sim->stopped && sim->coordinator != NULL && !sim->coordinator_options.resume;
     struct tm_coordinator_view view = {.want_spot = 0};
     if (asked) view = tm_coordinator_look(sim->coordinator);
-    bool full = sim->node_count + INSTANCES_KEPT >= INSTANCES_MAX;
+    bool full = sim->node_count + INSTANCES_KEPT * (size_t)sim->workers >= INSTANCES_MAX;
     bool off = asked && view.state == TM_JOB_TRAINING && !full &&
                (here(sim, true) != view.want_spot || here(sim, false) != view.want_on_demand);
     if (!off) sim->rent_off_ms = sim->now_ms;

@@ -10,11 +10,11 @@ static void trace_event(struct sim *sim, const Tmw__RecordEvent *event)
         sim_trace(sim, "note: %s (%llu, %llu)", event->note->what, (ull)event->note->worker, (ull)event->note->value);
         break;
     case TMW__RECORD_EVENT__BODY_ARRIVAL:
-        sim_trace(sim, "event: worker %llu is here%s", (ull)event->arrival->instance,
+        sim_trace(sim, "event: worker %llu is here%s", (ull)event->arrival->worker,
                   event->arrival->again ? " again" : "");
         break;
     case TMW__RECORD_EVENT__BODY_LOSS:
-        sim_trace(sim, "event: worker %llu is lost%s%s", (ull)event->loss->instance,
+        sim_trace(sim, "event: worker %llu is lost%s%s", (ull)event->loss->worker,
                   event->loss->announced ? ", as announced" : "", event->loss->silent ? ", without a word" : "");
         break;
     case TMW__RECORD_EVENT__BODY_NOTICE:
@@ -85,13 +85,13 @@ void events_take(struct sim *sim, const Tmw__RecordEvent *event)
 static void here_or_lost(struct sim *sim, const Tmw__RecordEvent *event, uint64_t here[INSTANCES_MAX])
 {
     if (event->body_case == TMW__RECORD_EVENT__BODY_ARRIVAL) {
-        uint64_t id = event->arrival->instance;
+        uint64_t id = event->arrival->worker;
         if (id >= sim->node_count || here[id] == event->arrival->incarnation)
             sim_fail(sim, "events: worker %llu is here twice", (ull)id);
         else
             here[id] = event->arrival->incarnation;
     } else {
-        uint64_t id = event->loss->instance;
+        uint64_t id = event->loss->worker;
         if (id >= sim->node_count || here[id] == 0)
             sim_fail(sim, "events: worker %llu is lost, but was not here", (ull)id);
         else
@@ -99,17 +99,41 @@ static void here_or_lost(struct sim *sim, const Tmw__RecordEvent *event, uint64_
     }
 }
 
+unsigned long long events_losses_unknown;
+
+/* Steps of the record that loggers read: each once, in order, with the loss that the toy engines told (sim_toy.c). */
+static void check_steps(struct sim *sim, const Tmw__StepsEvent *event, uint64_t *last)
+{
+    for (size_t i = 0; i < event->n_steps; i++) {
+        const Tmw__StepLoss *told = event->steps[i];
+        bool first = *last == 0 && sim->fault_kinds[FAULT_DISK_LOST] > 0; /* of another record */
+        if (told->step != *last + 1 && !first)
+            sim_fail(sim, "logged: step %llu after %llu", (ull)told->step, (ull)*last);
+        if (!told->unknown && told->loss != 1.0 / (double)told->step)
+            sim_fail(sim, "logged: %g for step %llu", told->loss, (ull)told->step);
+        if (told->unknown && sim->fault_kinds[FAULT_DISK_LOST] == 0)
+            sim_fail(sim, "logged: nothing is known of step %llu", (ull)told->step);
+        events_losses_unknown += told->unknown != 0;
+        *last = told->step;
+    }
+}
+
 /* Nobody comes or goes twice, and those who are here are told to be. */
 void events_check(struct sim *sim)
 {
     uint64_t here[INSTANCES_MAX] = {0};
+    uint64_t logged = 0;
     for (size_t i = 0; i < sim->record_count; i++) {
         struct tm_arena arena;
         Tmw__RecordEvent *event = NULL;
         tm_arena_init(&arena, 64 << 20);
-        if (tm_record_event_unpack(sim->record[i].data, sim->record[i].length, &arena, &event, NULL) == 0 &&
+        bool read = tm_record_event_unpack(sim->record[i].data, sim->record[i].length, &arena, &event, NULL) == 0;
+        if (read &&
             (event->body_case == TMW__RECORD_EVENT__BODY_ARRIVAL || event->body_case == TMW__RECORD_EVENT__BODY_LOSS))
             here_or_lost(sim, event, here);
+        if (read && event->body_case == TMW__RECORD_EVENT__BODY_STEPS) check_steps(sim, event->steps, &logged);
         tm_arena_deinit(&arena);
     }
+    if (sim->choice->log_steps && sim->finished && !sim->gives_up && logged != sim->steps)
+        sim_fail(sim, "logged: the last step is %llu of %llu", (ull)logged, (ull)sim->steps);
 }

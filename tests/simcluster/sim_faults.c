@@ -32,7 +32,7 @@ static struct node *any_node(struct sim *sim)
 static size_t instances_up(const struct sim *sim)
 {
     size_t count = 0;
-    for (size_t i = 1; i < sim->node_count; i++)
+    for (size_t i = 1; i < sim->node_count; i += sim->workers)
         count += sim->instances[i].up && !sim->instances[i].other_job;
     return count;
 }
@@ -85,15 +85,25 @@ static void notice(struct sim *sim, struct event *event)
 
 void fault_notice(struct sim *sim, struct node *node, int64_t left_ms, int64_t told_ms)
 {
-    node->announced = node->id % 2 == 0; /* of some the cloud's listing says it too */
-    node->notice_end_ms = sim->now_ms + told_ms;
-    sim_schedule(sim, sim->now_ms, notice, node->id, (uint64_t)(told_ms + 1), 0, 0, NULL, 0);
+    uint64_t first = sim_first(sim, node->id);
+    for (uint64_t i = first; i < sim_next(sim, first); i++) {
+        sim->instances[i].announced =
+            tm_instance_of_worker(i, sim->workers) % 2 == 0; /* of some the cloud's listing says it too */
+        sim->instances[i].notice_end_ms = sim->now_ms + told_ms;
+        sim_schedule(sim, sim->now_ms, notice, i, (uint64_t)(told_ms + 1), 0, 0, NULL, 0);
+    }
     if (left_ms >= 0) sim_schedule(sim, sim->now_ms + left_ms, taken, node->id, 0, 0, 0, NULL, 0);
+}
+
+static void notice_all(struct sim *sim, const struct node *node, int64_t at_ms, uint64_t left)
+{
+    for (uint64_t i = sim_first(sim, node->id); i < sim_next(sim, node->id); i++)
+        sim_schedule(sim, at_ms, notice, i, left, 0, 0, NULL, 0);
 }
 
 void fault_notice_undone(struct sim *sim, struct node *node)
 {
-    sim_schedule(sim, sim->now_ms, notice, node->id, 0, 0, 0, NULL, 0);
+    notice_all(sim, node, sim->now_ms, 0);
 }
 
 static void mend_link(struct sim *sim, struct event *event)
@@ -208,17 +218,17 @@ static void notice_fault(struct sim *sim, struct node *node)
     case 1: /* false: nothing happens, and nobody takes it back until the end */
         if (!fault_comes(sim, FAULT_NOTICE_FALSE)) break;
         fault_notice(sim, node, -1, left_ms);
-        sim_schedule(sim, sim->now_ms + left_ms, notice, node->id, 0, 0, 0, NULL, 0);
+        notice_all(sim, node, sim->now_ms + left_ms, 0);
         break;
     case 2: /* taken back */
         if (!fault_comes(sim, FAULT_NOTICE_UNDONE)) break;
         fault_notice(sim, node, -1, left_ms);
-        sim_schedule(sim, sim->now_ms + left_ms / 3, notice, node->id, 0, 0, 0, NULL, 0);
+        notice_all(sim, node, sim->now_ms + left_ms / 3, 0);
         break;
     case 3: /* twice */
         if (!fault_comes(sim, FAULT_NOTICE_TWICE)) break;
         fault_notice(sim, node, left_ms, left_ms);
-        sim_schedule(sim, sim->now_ms + left_ms / 2, notice, node->id, (uint64_t)(left_ms / 2 + 1), 0, 0, NULL, 0);
+        notice_all(sim, node, sim->now_ms + left_ms / 2, (uint64_t)(left_ms / 2 + 1));
         break;
     case 4: /* comes true sooner than it said */
         if (!fault_comes(sim, FAULT_NOTICE_SHORT)) break;
@@ -372,6 +382,7 @@ static void other_job(struct sim *sim)
     struct node *node = sim_add_instance(sim);
     if (node == NULL || !fault_comes(sim, FAULT_JOB_DIFFERS)) return;
     node->other_job = true;
+    sim_alike(sim, node);
     sim_schedule(sim, sim->now_ms + 20000 + (int64_t)tm_random_below(&sim->odd, 40000), taken, node->id, 0, 0, 0, NULL,
                  0); /* somebody sees why it is refused */
 }
@@ -439,7 +450,8 @@ void faults_stop(struct sim *sim, struct event *event)
             notice(sim, &undo);
         }
     }
-    while (instances_up(sim) < sim->stages + 1 + sim->coordinator_options.remotes && sim_add_instance(sim) != NULL)
+    while (instances_up(sim) < sim->stages + 1 + sim->coordinator_options.remotes / sim->workers &&
+           sim_add_instance(sim) != NULL)
         continue;
 }
 
@@ -475,6 +487,7 @@ void faults_plan(struct sim *sim)
         node->anchor = sim_unit(sim) < 0.15 || i < sim->anchors;
         node->spot = i >= sim->anchors;
         node->clock_ppm = (int64_t)sim_below(sim, 60000) - 30000;
+        sim_alike(sim, node);
     }
     plan_network(sim);
     faults->until_ms = 60000 + (int64_t)sim_below(sim, 180000);

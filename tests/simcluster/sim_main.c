@@ -19,7 +19,7 @@ static const char *const bug_names[] = {
 };
 #endif
 
-enum { STOP_BOUND_MS = 90000, INSTANCES_MOST = 64 };
+enum { STOP_BOUND_MS = 90000 };
 
 struct arguments {
     uint64_t seed, seeds, links, from;
@@ -184,7 +184,10 @@ static void print_help(void)
         "  --scenario NAME          one of the named scenarios, with --seed N and --trace\n"
         "  --list                   names them\n\n"
         "With --seed and --seeds (a seed is the same run only with the same of these):\n"
-        "  --nodes N                begin with N instances, up to 64 (else 2 to 9, by dice)\n"
+        "  --nodes N                begin with N instances, up to 64 (simcluster-large: 1024; else 2 to 9, by dice)\n"
+        "  --steps N                of the job, up to 400 (else 60 to 180, by dice)\n"
+        "  --log-steps              every step that is committed is in the record, once and in order\n"
+        "  --workers N              of each instance, up to 8 (else 1 to 3, by dice)\n"
         "  --faults X               so many times as many faults as usual: 0 to 100, 0.5 is half\n"
         "  --faults LIST            only these kinds, with commas: a name below, or how several begin (message,file)\n"
         "  --faults no-LIST         all but these\n\n"
@@ -235,7 +238,9 @@ static bool read_flag(const char *word, struct arguments *out)
     out->trace = out->trace || strcmp(word, "--trace") == 0;
     out->list = out->list || strcmp(word, "--list") == 0;
     out->help = out->help || strcmp(word, "--help") == 0;
-    return strcmp(word, "--trace") == 0 || strcmp(word, "--list") == 0 || strcmp(word, "--help") == 0;
+    out->choice.log_steps = out->choice.log_steps || strcmp(word, "--log-steps") == 0;
+    return strcmp(word, "--log-steps") == 0 || strcmp(word, "--trace") == 0 || strcmp(word, "--list") == 0 ||
+           strcmp(word, "--help") == 0;
 }
 
 static bool read_number(const char *word, const char *value, struct arguments *out)
@@ -254,6 +259,10 @@ static bool read_number(const char *word, const char *value, struct arguments *o
         out->from = number;
     } else if (strcmp(word, "--nodes") == 0 && number >= 2 && number <= INSTANCES_MOST) {
         out->choice.instances = (size_t)number;
+    } else if (strcmp(word, "--steps") == 0 && number >= 1 && number <= STEPS_MAX) {
+        out->choice.steps = number;
+    } else if (strcmp(word, "--workers") == 0 && number >= 1 && number <= 8) {
+        out->choice.workers = (size_t)number;
     } else {
         return false;
     }
@@ -289,8 +298,12 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
 static void print_replay(uint64_t seed, int argc, char **argv)
 {
     printf("  replay: build/tidemill-simcluster --seed %llu", (unsigned long long)seed);
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--log-steps") == 0) printf(" --log-steps");
     for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], "--nodes") == 0 || strcmp(argv[i], "--faults") == 0) printf(" %s %s", argv[i], argv[i + 1]);
+        if (strcmp(argv[i], "--nodes") == 0 || strcmp(argv[i], "--workers") == 0 || strcmp(argv[i], "--steps") == 0 ||
+            strcmp(argv[i], "--faults") == 0)
+            printf(" %s %s", argv[i], argv[i + 1]);
     printf(" --trace\n");
 }
 
@@ -346,5 +359,6 @@ int main(int argc, char **argv)
     }
     print_kinds(&totals);
     print_totals(&totals);
+    if (arguments.choice.log_steps) printf("steps without a loss in the record: %llu\n", events_losses_unknown);
     return totals.failed == 0 ? 0 : 1;
 }

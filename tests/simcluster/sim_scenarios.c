@@ -19,6 +19,7 @@ void scenario_setup(struct sim *sim)
     sim->on_demand_dice = 0;
     sim->anchors = 0;
     sim->coordinator_options.remotes = 0;
+    sim->workers = sim->coordinator_options.workers = 1;
     sim->rule = (struct tm_use_all){.stages = 2, .workers_min = 2, .copy_every_ms = 8000};
     sim->coordinator_options.layers = 6;
     sim->coordinator_options.micro_batches = 6;
@@ -38,6 +39,19 @@ static void without_copies(struct sim *sim)
 static void only_files(struct sim *sim)
 {
     sim->coordinator_options.copies = 0;
+}
+
+static void pairs(struct sim *sim)
+{
+    sim->workers = sim->coordinator_options.workers = 2;
+}
+
+static void pairs_without_files(struct sim *sim)
+{
+    pairs(sim);
+    sim->rule.stages = 4;
+    sim->rule.workers_min = 4;
+    sim->coordinator_options.copies_to_files = false;
 }
 
 static void without_files(struct sim *sim)
@@ -635,19 +649,96 @@ static void lost_before_whole(struct sim *sim)
     }
 }
 
-/* One worker computes five times slower: the run says so, and who it is. */
+/* One worker computes three times slower: the run says so, and who it is. */
 static void with_prediction(struct sim *sim)
 {
-    sim->coordinator_options.predicted_step_ms = 900;
+    sim->rule.stages = 4; /* one pipeline: nobody could do more instead */
+    sim->coordinator_options.predicted_step_ms = 1400;
 }
 
 static void slow_worker(struct sim *sim)
 {
     start_with(sim, 4);
     expect(sim, sim->bottleneck == 0 && sim->told_pace_ms == 0, "an even cluster is said to have a bottleneck");
-    sim->instances[3].slow = 5;
+    sim->instances[3].slow = 3;
     until_step(sim, 50);
     expect(sim, sim->bottleneck == 3, "the slow worker is not named");
+}
+
+/* Micro-batches are computed one by one, and nothing else takes time. */
+static void many_micro_batches(struct sim *sim)
+{
+    without_copies(sim);
+    sim->by_share = true;
+    sim->micro_batches = sim->coordinator_options.micro_batches = 28;
+    sim->compute_ms = 28 * 250.0;
+    sim->stages = sim->rule.stages = 1;
+    sim->steps = sim->coordinator_options.steps = 160;
+}
+
+/* Steps in the time that follows, over those that all workers could make, each at its own speed. */
+static double efficiency(struct sim *sim, double speeds)
+{
+    uint64_t before = sim->highest_applied;
+    int64_t begun_ms = sim->now_ms, best_ms;
+    if (!until_step(sim, before + 40)) return 0;
+    best_ms = (int64_t)(40 * sim->compute_ms / speeds);
+    return (double)best_ms / (double)(sim->now_ms - begun_ms);
+}
+
+static bool shares_are(const struct sim *sim, size_t count, const uint32_t *shares)
+{
+    if (roster(sim)->pipelines != count) return false;
+    for (size_t i = 0; i < count; i++)
+        if (roster(sim)->micro_batches[i] != shares[i]) return false;
+    return true;
+}
+
+/* Workers of speeds 1, 2 and 4 share out a step by what was measured: they make 95% of the sum of their speeds. */
+static void mixed_speeds(struct sim *sim)
+{
+    start_with(sim, 3);
+    sim->instances[1].slow = 4;
+    sim->instances[2].slow = 2;
+    until_step(sim, 20);
+    expect(sim, shares_are(sim, 3, (uint32_t[]){16, 8, 4}), "shares are not in proportion to speeds");
+    expect(sim, efficiency(sim, 1.75) >= 0.95, "less than 95% of the sum of speeds");
+}
+
+/* One of four becomes half as fast, and well again: the others lose less than 5%, and it gets its share back. */
+static void straggler(struct sim *sim)
+{
+    start_with(sim, 4);
+    until_step(sim, 5);
+    expect(sim, shares_are(sim, 4, (uint32_t[]){7, 7, 7, 7}), "equal workers do not get equal shares");
+    sim->instances[2].slow = 2;
+    until_step(sim, sim->highest_applied + 25);
+    expect(sim, shares_are(sim, 4, (uint32_t[]){8, 8, 8, 4}), "a straggler does not get less");
+    expect(sim, efficiency(sim, 3.5) >= 0.95, "the others wait for the straggler");
+    sim->instances[2].slow = 1;
+    until_step(sim, sim->highest_applied + 25);
+    expect(sim, shares_are(sim, 4, (uint32_t[]){7, 7, 7, 7}), "one that is well again gets less");
+}
+
+static void many_in_two(struct sim *sim)
+{
+    many_micro_batches(sim);
+    sim->stages = sim->rule.stages = 2;
+}
+
+/* Two stages: pipelines are made of like workers. */
+static void mixed_pipelines(struct sim *sim)
+{
+    start_with(sim, 4);
+    uint64_t first = tm_roster_at(roster(sim), 0, 0)->id, second = tm_roster_at(roster(sim), 1, 1)->id;
+    sim->instances[first].slow = sim->instances[second].slow = 3;
+    until_step(sim, 20);
+    for (size_t i = 0; i < roster(sim)->member_count; i++) {
+        const struct tm_member *member = &roster(sim)->members[i];
+        bool slow = sim->instances[member->id].slow > 1;
+        expect(sim, member->spare || member->pipeline == (slow ? 1U : 0U), "a pipeline of unlike workers");
+    }
+    expect(sim, roster(sim)->micro_batches[0] > 2 * roster(sim)->micro_batches[1], "the slow pipeline has too much");
 }
 
 /* The prediction is half of what steps take: that is said once, though the fleet changes. */
@@ -825,6 +916,58 @@ static void zone_lost(struct sim *sim)
     expect(sim, sim->generations[sim->generation_count - 1].base >= durable, "copies were in the zone of their source");
 }
 
+/* Instances of two workers: neighbouring stages sit on one instance, replicas on two; a whole instance goes, and then
+ * all but one at once: what the last one keeps is enough. */
+static void instances_lost(struct sim *sim)
+{
+    start_with(sim, 2);
+    until_step(sim, 12);
+    expect(sim, seated(sim) == 4, "not all four workers of two instances train");
+    for (size_t i = 0; i < roster(sim)->member_count; i++) {
+        const struct tm_member *one = &roster(sim)->members[i];
+        for (size_t k = 0; k < i; k++) {
+            const struct tm_member *other = &roster(sim)->members[k];
+            bool beside = sim_first(sim, one->id) == sim_first(sim, other->id);
+            if (beside) expect(sim, one->stage != other->stage, "replicas of a stage are on one instance");
+            if (beside) expect(sim, one->pipeline == other->pipeline, "neighbouring stages are on two instances");
+        }
+    }
+    uint64_t redone = sim_steps_redone(sim);
+    take(sim, 1);
+    until_step(sim, 20);
+    expect(sim, sim_steps_redone(sim) <= redone + 1 && sim->rolled_back == 0, "the replicas went with one instance");
+    (void)sim_add_instance(sim);
+    (void)sim_add_instance(sim);
+    until_step(sim, 34);
+    uint64_t durable = tm_coordinator_look(sim->coordinator).durable_step;
+    size_t before = sim->generation_count;
+    expect(sim, durable > 0, "no copy set after 34 steps");
+    take(sim, 3);
+    take(sim, 5);
+    (void)sim_add_instance(sim);
+    for (int i = 0; i < 3000 && sim->generation_count == before && sim->failure[0] == '\0'; i++)
+        for_ms(sim, 20);
+    expect(sim, sim->generation_count > before, "training does not go on");
+}
+
+/* One pipeline over two instances of two workers, without files: each layer is on one instance alone, and its copy must
+ * be on the other. */
+static void copies_apart(struct sim *sim)
+{
+    start_with(sim, 2);
+    until_step(sim, 20);
+    uint64_t durable = tm_coordinator_look(sim->coordinator).durable_step;
+    size_t before = sim->generation_count;
+    expect(sim, durable > 0, "no copy set after 20 steps");
+    take(sim, 1);
+    (void)sim_add_instance(sim);
+    for (int i = 0; i < 3000 && sim->generation_count == before && sim->failure[0] == '\0'; i++)
+        for_ms(sim, 20);
+    expect(sim, sim->generation_count > before, "training does not go on");
+    expect(sim, sim->generations[sim->generation_count - 1].base >= durable,
+           "copies were on the instance of their source");
+}
+
 /* ---- workers that fail by themselves ---- */
 
 enum { SEGFAULT = 128 + 11 };
@@ -959,12 +1102,17 @@ const struct scenario scenarios[] = {
     {"lost-in-stop", "a member and the coordinator are lost while the job stops", NULL, lost_in_stop},
     {"ends-unheard", "instances end while nobody can write it down", four_wanted, ends_unheard},
     {"slow-worker", "one worker is slow: an event names it", with_prediction, slow_worker},
+    {"mixed-speeds", "workers of speeds 1, 2 and 4: each gets its share", many_micro_batches, mixed_speeds},
+    {"straggler", "one of four workers becomes half as fast, and well again", many_micro_batches, straggler},
+    {"mixed-pipelines", "two stages, workers of two speeds: like ones train together", many_in_two, mixed_pipelines},
     {"wrong-prediction", "steps take longer than predicted: an event says so", with_wrong_prediction, wrong_prediction},
     {"late-files", "files of a copy set that was given up come late, and lie over no other", only_files, late_files},
     {"tiering", "all spot instances are lost; anchors that do not train have the state", with_remotes, tiering},
     {"late-remote", "the same, and the anchor comes when training has begun", with_remotes, late_remote},
     {"single-anchor", "the same, with one anchor that trains", without_files, single_anchor},
     {"zone-lost", "all instances of one zone are lost at once", three_without_files, zone_lost},
+    {"instances-lost", "instances of two workers are lost as a whole", pairs, instances_lost},
+    {"copies-apart", "one of two instances with all stages but a copy on each", pairs_without_files, copies_apart},
     {"damaged-copy", "the newest copy set is damaged everywhere: the one before is used", NULL, damaged_copy},
 };
 const size_t scenario_count = sizeof scenarios / sizeof *scenarios;

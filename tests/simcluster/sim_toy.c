@@ -168,6 +168,7 @@ static void finish_if_all_here(struct toy *toy)
     tm_outbox_init(&out);
     check_held(toy->sim, toy->node, toy->generation, toy->step);
     sim_memory_short(toy->sim);
+    tm_worker_computed(toy->node->worker, toy->step, toy->time_us);
     tm_worker_held(toy->node->worker, sim_clock(toy->sim, toy->node), toy->step, norms, count, &out);
     sim_memory_back(toy->sim);
     sim_worker_actions(toy->sim, toy->node, &out);
@@ -238,6 +239,8 @@ static void engine_begin(void *context, const struct tm_roster *roster, uint64_t
     }
     double share = (double)roster->micro_batches[me->pipeline] / sim->micro_batches;
     double time_ms = sim->compute_ms * (0.2 + share) * (0.9 + 0.2 * sim_unit(sim)) * toy->node->slow;
+    if (sim->by_share) time_ms = sim->compute_ms * share * toy->node->slow;
+    toy->time_us = (uint64_t)(time_ms * 1000);
     sim_schedule(sim, sim->now_ms + (int64_t)time_ms + 1, local_done, toy->node->id, toy->ticket, 0, 0, NULL, 0);
 }
 

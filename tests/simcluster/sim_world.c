@@ -17,7 +17,8 @@ enum {
     POLICY_INSTANCES_MAX = 16,
     FLUSH_TICKS = 5, /* as the program flushes its record once a second */
     ANCHOR_DICE = 9001,
-    ODD_DICE = 9002
+    ODD_DICE = 9002,
+    WORKERS_DICE = 9003
 };
 const char sim_fingerprint[] = "lr=0.003\n";
 const char sim_token[] = "a token that only members of the job know";
@@ -475,6 +476,7 @@ static void agent_start(struct sim *sim, struct event *event)
     uint64_t incarnation = tm_random_u64(&sim->random) | 1;
     struct tm_agent_options options = {.job = 42,
                                        .id = node->id,
+                                       .instance = tm_instance_of_worker(node->id, sim->workers),
                                        .incarnation = incarnation,
                                        .token = sim_token,
                                        .random_seed = sim->seed,
@@ -505,34 +507,61 @@ void sim_agent_kill(struct sim *sim, struct node *node, int64_t back_in_ms)
 {
     if (!node->agent_up) return;
     sim_trace(sim, "agent %llu dies", (unsigned long long)node->id);
-    node->agent_up = false;
-    sim_worker_kill(sim, node);
-    if (back_in_ms >= 0) sim_schedule(sim, sim->now_ms + back_in_ms, agent_start, node->id, 0, 0, 0, NULL, 0);
+    for (uint64_t i = sim_first(sim, node->id); i < sim_next(sim, node->id); i++) { /* one process keeps them all */
+        struct node *mate = &sim->instances[i];
+        if (!mate->agent_up) continue;
+        mate->agent_up = false;
+        sim_worker_kill(sim, mate);
+        if (back_in_ms >= 0) sim_schedule(sim, sim->now_ms + back_in_ms, agent_start, mate->id, 0, 0, 0, NULL, 0);
+    }
 }
 
 /* ---- instances ---- */
 
 struct node *sim_add_instance(struct sim *sim)
 {
-    if (sim->node_count == INSTANCES_MAX) return NULL;
-    struct node *node = &sim->instances[sim->node_count];
-    *node = (struct node){
-        .id = sim->node_count++, .up = true, .start_ms = sim_utc(sim), .goes_ms = -1, .spot = true, .slow = 1};
-    node->clock_ms = (int64_t)sim_below(sim, 1000000); /* each machine counts from another zero */
-    node->price_microusd_h = 500000 + sim_below(sim, 3000000);
-    sim_trace(sim, "instance %llu arrives", (unsigned long long)node->id);
-    sim_schedule(sim, sim->now_ms + 100 + (int64_t)sim_below(sim, 900), agent_start, node->id, 0, 0, 0, NULL, 0);
-    return node;
+    if (sim->node_count + sim->workers > INSTANCES_MAX) return NULL;
+    struct node *first = &sim->instances[sim->node_count];
+    int64_t clock_ms = (int64_t)sim_below(sim, 1000000); /* each machine counts from another zero */
+    uint64_t price_microusd_h = 500000 + sim_below(sim, 3000000);
+    int64_t at_ms = sim->now_ms + 100 + (int64_t)sim_below(sim, 900);
+    sim_trace(sim, "instance %llu arrives", (unsigned long long)sim->node_count);
+    for (uint32_t i = 0; i < sim->workers; i++) {
+        struct node *node = &sim->instances[sim->node_count];
+        *node = (struct node){.id = sim->node_count++,
+                              .up = true,
+                              .start_ms = sim_utc(sim),
+                              .goes_ms = -1,
+                              .spot = true,
+                              .clock_ms = clock_ms,
+                              .price_microusd_h = i == 0 ? price_microusd_h : 0,
+                              .slow = 1};
+        sim_schedule(sim, at_ms, agent_start, node->id, 0, 0, 0, NULL, 0);
+    }
+    return first;
+}
+
+void sim_alike(struct sim *sim, const struct node *node)
+{
+    for (uint64_t i = node->id + 1; i < sim_next(sim, node->id); i++) {
+        sim->instances[i].spot = node->spot;
+        sim->instances[i].anchor = node->anchor;
+        sim->instances[i].other_job = node->other_job;
+        sim->instances[i].clock_ppm = node->clock_ppm;
+    }
 }
 
 void sim_instance_gone(struct sim *sim, struct node *node)
 {
     if (!node->up) return;
-    sim_trace(sim, "instance %llu is taken", (unsigned long long)node->id);
-    node->agent_up = false;
-    sim_worker_kill(sim, node);
-    node->up = false;
-    node->end_ms = sim_utc(sim);
+    sim_trace(sim, "instance of %llu is taken", (unsigned long long)node->id);
+    for (uint64_t i = sim_first(sim, node->id); i < sim_next(sim, node->id); i++) {
+        struct node *mate = &sim->instances[i];
+        mate->agent_up = false;
+        sim_worker_kill(sim, mate);
+        mate->up = false;
+        mate->end_ms = sim_utc(sim);
+    }
 }
 
 /* ---- the coordinator ---- */
@@ -798,7 +827,7 @@ static void dice_decide(void *context, const struct tm_run_view *view, struct tm
     if (!out->rents) return;
     struct tm_random dice = tm_random_make(sim->seed, 7000 + view->applied / 30);
     if (sim->on_demand_dice > 0) out->want_on_demand = (uint32_t)tm_random_below(&dice, sim->on_demand_dice);
-    uint32_t training = out->want_on_demand + sim->anchors - sim->coordinator_options.remotes;
+    uint32_t training = out->want_on_demand + sim->anchors - sim->coordinator_options.remotes / sim->workers;
     out->want_on_demand += sim->anchors;
     out->want_spot -= training < out->want_spot ? training : out->want_spot;
 }
@@ -825,13 +854,15 @@ static void policy_make(struct sim *sim)
         .name = "toy", .optimizer_states = 2, .layers = sim->model_layers, .layer_count = sim->layers};
     int rc = tm_cost_parse("cost", cost, sizeof cost - 1, "toy", &sim->cost, &e);
     if (rc == 0)
-        rc = tm_layouts_init(&sim->layouts, &sim->model, &sim->cost.rules, POLICY_INSTANCES_MAX, speed_of, NULL, &e);
+        rc = tm_layouts_init(&sim->layouts, &sim->model, &sim->cost.rules, POLICY_INSTANCES_MAX * (int)sim->workers,
+                             speed_of, NULL, &e);
     if (rc == 0) rc = tm_migrations_create(&sim->layouts, &sim->cost, &sim->migrations, &e);
     struct tm_policy_rule rule = {.info = tm_policy_find("tidemill"),
                                   .layouts = &sim->layouts,
                                   .migrations = sim->migrations,
                                   .cost = &sim->cost,
                                   .interval_s = 60,
+                                  .workers = (int)sim->workers,
                                   .workers_min = (int)sim->rule.workers_min,
                                   .workers_max = (int)sim->rule.workers_max,
                                   .anchors = (int)sim->anchors,
@@ -913,8 +944,22 @@ static void draw_anchors(struct sim *sim)
     double kind = tm_random_unit(&dice);
     if (kind >= 0.3) return;
     sim->anchors = kind < 0.2 ? 1 + (uint32_t)tm_random_below(&dice, 2) : 1;
-    if (kind < 0.2) sim->coordinator_options.remotes = sim->anchors;
+    if (kind < 0.2) sim->coordinator_options.remotes = sim->anchors * sim->workers;
     if (sim->coordinator_options.copies == 0) sim->coordinator_options.copies = 1;
+}
+
+/* In some worlds instances have several workers. */
+static void draw_workers(struct sim *sim)
+{
+    struct tm_random dice = tm_random_make(sim->seed, WORKERS_DICE);
+    double kind = tm_random_unit(&dice);
+    sim->workers = kind < 0.2 ? 2 : kind < 0.3 ? 3 : 1;
+    if (sim->choice->workers > 0) sim->workers = (uint32_t)sim->choice->workers;
+    if (sim->choice->instances > 0 && sim->choice->workers == 0) sim->workers = 1;
+    if (tm_random_below(&dice, 2) == 0) { /* flags go through a tree, however few they are */
+        sim->votes_direct_max = 1;
+        sim->vote_fan = 1 + (uint32_t)tm_random_below(&dice, 3);
+    }
 }
 
 /* A fleet as large as was asked for: enough micro-batches for all, and little else that depends on how many they are.
@@ -936,10 +981,12 @@ void sim_init(struct sim *sim, uint64_t seed, const struct choice *choice)
     *sim = (struct sim){.seed = seed, .choice = choice, .crash_after_actions = -1, .node_count = 1};
     sim->random = tm_random_make(seed, 1);
     sim->odd = tm_random_make(seed, ODD_DICE);
+    draw_workers(sim);
     sim->layers = 3 + (uint32_t)sim_below(sim, 6);
     sim->micro_batches = 4 + (uint32_t)sim_below(sim, 6);
     sim->stages = 1 + (uint32_t)sim_below(sim, 3);
     sim->steps = 60 + sim_below(sim, 120);
+    if (sim->choice->steps > 0) sim->steps = sim->choice->steps;
     sim->compute_ms = 400 + (double)sim_below(sim, 2000);
     sim->layout_dice = sim_unit(sim) < 0.4 ? 3 : 0;
     sim->by_policy = sim_unit(sim) < 0.3;
@@ -976,7 +1023,11 @@ void sim_init(struct sim *sim, uint64_t seed, const struct choice *choice)
                                                                .false_alarm_ms = 10000,
                                                                .durable_wait_ms = 3600000,
                                                                .copies = (uint32_t)sim_below(sim, 3),
+                                                               .workers = sim->workers,
+                                                               .votes_direct_max = sim->votes_direct_max,
+                                                               .vote_fan = sim->vote_fan,
                                                                .copies_to_files = sim_unit(sim) < 0.5,
+                                                               .log_steps = choice->log_steps,
                                                                .sets_kept = 2,
                                                                .failures_max = 3};
     draw_anchors(sim);

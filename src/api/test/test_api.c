@@ -10,6 +10,7 @@
 #include "run/test/sample_tap.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #define CREDENTIAL "c0ffee"
 #define FROM(more) "GET /v1/status HTTP/1.1\r\nAuthorization: Bearer " CREDENTIAL "\r\n" more "\r\n"
@@ -76,6 +77,9 @@ static void test_answers(void **state)
         {WITH("GET /v1/events?wait=61"), "400", "whole number"},
         {WITH("GET /v1/events?after=99999999999999999999"), "400", "whole number"},
         {WITH("POST /v1/stop?now=2"), "400", "from 0 to 1"},
+        {WITH("GET /v1/drain"), "405", "Allow: POST\r\n"},
+        {WITH("POST /v1/budget?cents=-1"), "400", "whole number"},
+        {WITH("POST /v1/deadline?seconds=8h"), "400", "whole number"},
         {"POST /v1/stop HTTP/1.1\r\nAuthorization: Bearer c0ffee\r\nContent-Length: 5\r\n\r\nhello", "413", "body"},
         {"POST /v1/stop HTTP/1.1\r\nAuthorization: Bearer c0ffee\r\nContent-Length: 0\r\n\r\n", "202", "stopping"},
     };
@@ -95,6 +99,29 @@ static void test_answers(void **state)
     (void)ask(&t, WITH("POST /v1/stop?now=1"), false, &out);
     assert_int_equal(t.stops, 2);
     assert_true(t.stop_now);
+    assert_int_equal(t.steers, 0);
+    static const struct {
+        const char *request;
+        struct tm_steer_order order;
+    } orders[] = {
+        {WITH("POST /v1/deadline?seconds=7200"), {TM_STEER_DEADLINE, 7200000}},
+        {WITH("POST /v1/budget?cents=1250"), {TM_STEER_BUDGET, 12500000}},
+        {WITH("POST /v1/budget"), {TM_STEER_BUDGET, 0}},
+        {WITH("POST /v1/drain?instance=3"), {TM_STEER_DRAIN, 3}},
+        {WITH("POST /v1/copy"), {TM_STEER_COPY, 0}},
+    };
+    for (size_t i = 0; i < TM_COUNT(orders); i++) {
+        (void)ask(&t, orders[i].request, false, &out);
+        assert_row(strncmp(tm_text_string(&out), "HTTP/1.1 202 ", 13) == 0, "%s", orders[i].request);
+        assert_row(t.steered.what == orders[i].order.what && t.steered.value == orders[i].order.value, "%s",
+                   orders[i].request);
+    }
+    static const int refusals[][2] = {{TM_EINPUT, 400}, {TM_ENOTFOUND, 404}, {TM_EBUSY, 409}, {TM_EFULL, 503}};
+    for (size_t i = 0; i < TM_COUNT(refusals); i++) {
+        t.refuse = refusals[i][0];
+        (void)ask(&t, WITH("POST /v1/copy"), false, &out);
+        assert_int_equal(atoi(tm_text_string(&out) + strlen("HTTP/1.1 ")), refusals[i][1]);
+    }
     t.broken = true;
     static const char *const asked[] = {WITH("GET /v1/status"), WITH("GET /v1/events"), WITH("GET /metrics")};
     for (size_t i = 0; i < TM_COUNT(asked); i++) {

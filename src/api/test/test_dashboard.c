@@ -142,8 +142,12 @@ static void test_where_it_listens(void **state)
     static const struct {
         const char *listen;
         bool good;
-    } rows[] = {{"127.0.0.1:0", true}, {"localhost:0", true}, {"0.0.0.0:0", false}, {"10.0.0.1:80", false},
-                {"[::]:0", false},     {"example:1", false},  {"nonsense", false}};
+        bool tls;
+    } rows[] = {{"127.0.0.1:0", true, false},
+                {"localhost:0", true, false},
+                {"0.0.0.0:0", true, true},
+                {"[::]:0", true, true},
+                {"nonsense", false, false}};
     struct tm_env *env = tm_env_virtual_create(3);
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_dashboard_options own = options;
@@ -153,9 +157,81 @@ static void test_where_it_listens(void **state)
         int rc = tm_dashboard_create(env, &own, &d, &e);
         assert_row((rc == 0) == rows[i].good, "%s: %d %s", rows[i].listen, rc, e.text);
         assert_row(rows[i].good || strstr(e.text, "--listen") != NULL, "%s: %s", rows[i].listen, e.text);
+        assert_row(d == NULL || (d->tls != NULL) == rows[i].tls, "%s: TLS", rows[i].listen);
+        assert_row(d == NULL || d->guarded == rows[i].tls, "%s: limits", rows[i].listen);
         tm_dashboard_destroy(d);
     }
     tm_env_virtual_destroy(env);
+}
+
+/* Off loopback: by the machine's own names and addresses, over TLS. */
+static void test_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"trainer.example.org"};
+    static const struct tm_api_place place = {.tls = true, .open = true, .names = names, .name_count = 1};
+    static const struct {
+        const char *headers;
+        bool open, closed; /* there; on loopback */
+    } rows[] = {
+        {"Host: trainer.example.org:8642\r\n", true, false},
+        {"Host: Trainer.Example.org\r\n", true, false},
+        {"Host: trainer.example.org.evil.example\r\n", false, false},
+        {"Host: evil.example\r\n", false, false},
+        {"Host: 10.0.0.7:8642\r\n", true, false},
+        {"Host: [fd00::7]:8642\r\n", true, false},
+        {"Host: 10.0.0.7.evil.example\r\n", false, false},
+        {"Host: localhost:8642\r\n", true, true},
+        {"Host: 10.0.0.7\r\nOrigin: https://10.0.0.7\r\n", true, false},
+        {"Host: 10.0.0.7\r\nOrigin: http://10.0.0.7\r\n", false, false},
+        {"Host: localhost\r\nOrigin: http://localhost\r\n", false, true},
+        {"Host: localhost\r\nOrigin: https://localhost\r\n", true, false},
+        {"Host: 10.0.0.7\r\nOrigin: https://10.0.0.8\r\n", false, false},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        char text[512];
+        struct tm_http_head head;
+        (void)snprintf(text, sizeof text, "GET / HTTP/1.1\r\n%s\r\n", rows[i].headers);
+        assert_int_equal(tm_http_read_request(text, strlen(text), &head, NULL), 0);
+        assert_row(tm_api__is_ours(&head, &place) == rows[i].open, "%s", rows[i].headers);
+        assert_row(tm_api__is_ours(&head, NULL) == rows[i].closed, "on loopback: %s", rows[i].headers);
+    }
+}
+
+/* Wrong tokens make one wait ever longer, and nobody else; so do too many requests. */
+static void test_guard(void **state)
+{
+    (void)state;
+    static struct tm_dashboard_guard guard;
+    int64_t now_ms = 1000, wait_ms = 0, longest_ms = 0;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(tm_dashboard__admit(&guard, "10.0.0.1:5", now_ms), 0);
+        tm_dashboard__wrong_token(&guard, "10.0.0.1:6", now_ms); /* whatever its port */
+    }
+    assert_int_equal(tm_dashboard__admit(&guard, "10.0.0.1:7", now_ms), 0);
+    for (int i = 0; i < 20; i++) {
+        tm_dashboard__wrong_token(&guard, "10.0.0.1:7", now_ms);
+        wait_ms = tm_dashboard__admit(&guard, "10.0.0.1:7", now_ms);
+        assert_true(wait_ms >= longest_ms && wait_ms > 0);
+        longest_ms = wait_ms;
+        now_ms += wait_ms;
+        assert_int_equal(tm_dashboard__admit(&guard, "10.0.0.1:7", now_ms), 0);
+    }
+    assert_int_equal(longest_ms, 300000);
+    assert_int_equal(tm_dashboard__admit(&guard, "10.0.0.2:7", now_ms), 0);
+    tm_dashboard__right_token(&guard, "10.0.0.1:7", now_ms);
+    tm_dashboard__wrong_token(&guard, "10.0.0.1:7", now_ms);
+    assert_int_equal(tm_dashboard__admit(&guard, "10.0.0.1:7", now_ms), 0);
+    for (int i = 0; i < 6; i++) /* neighbours of one network are one */
+        tm_dashboard__wrong_token(&guard, i % 2 == 0 ? "[2001:db8:1:2:3::4]:5" : "[2001:db8:1:2:9::4]:5", now_ms);
+    assert_true(tm_dashboard__admit(&guard, "[2001:db8:1:2:7::1]:5", now_ms) > 0);
+    assert_int_equal(tm_dashboard__admit(&guard, "[2001:db8:1:3:7::1]:5", now_ms), 0);
+    int admitted = 0;
+    for (int i = 0; i < 1000; i++)
+        admitted += tm_dashboard__admit(&guard, "10.0.0.3:1", now_ms) == 0;
+    assert_int_equal(admitted, 400);
+    assert_int_equal(tm_dashboard__admit(&guard, "10.0.0.3:1", now_ms + 10), 0); /* one in ten ms */
+    assert_true(tm_dashboard__admit(&guard, "10.0.0.3:1", now_ms + 10) > 0);
 }
 
 /* A link is good for the next dashboard, too; a file that is none is not trusted. */
@@ -201,5 +277,5 @@ static void test_memory(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_who_may_ask), TM_TEST(test_files), TM_TEST(test_where_it_listens), TM_TEST(test_tokens),
-             TM_TEST(test_memory))
+TM_TEST_MAIN(TM_TEST(test_who_may_ask), TM_TEST(test_files), TM_TEST(test_where_it_listens), TM_TEST(test_names),
+             TM_TEST(test_guard), TM_TEST(test_tokens), TM_TEST(test_memory))

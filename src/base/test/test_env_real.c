@@ -564,6 +564,12 @@ static void test_files_that_are_followed(void **state)
     assert_false(env->file_is_link(env, path));
     assert_int_equal(env->folder_make(env, path, &e), -(int)TM_ENOTFOUND);
     assert_int_equal(env->file_read_at(env, path, 0, bytes, 1, &length, &size, &e), -(int)TM_ENOTFOUND);
+    (void)snprintf(path, sizeof path, "%s/grown/log", folder);
+    assert_int_equal(env->file_extend(env, path, 0, "abcdef", 6, &e), 0);
+    assert_int_equal(env->file_extend(env, path, 4, "XY", 2, &e), 0);
+    assert_int_equal(env->file_extend(env, path, 2, "-", 1, &e), 0);
+    assert_int_equal(env->file_read_at(env, path, 0, bytes, sizeof bytes, &length, &size, &e), 0);
+    assert_true(length == 3 && memcmp(bytes, "ab-", 3) == 0);
     int64_t before = env->processor_ns(env);
     assert_true(before > 0 && env->processor_ns(env) >= before);
 }

@@ -1,4 +1,5 @@
-/* Without memory: the whole program on a virtual world, command by command, and what is made from the table. */
+/* Without memory: the whole program on a virtual world, command by command, and what is made from the table.
+ * builds: release asan */
 #include "base/env_virtual.h"
 #include "base/test/harness.h"
 #include "cli/command.h"

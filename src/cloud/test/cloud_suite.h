@@ -35,7 +35,7 @@ static struct tm_cloud_event suite_await(struct tm_cloud *cloud, enum tm_cloud_e
         assert_row(rc == 0 || rc == -(int)TM_ETIMEOUT, "%s", e.text);
         if (rc == 0 && event.kind == kind) return event;
     }
-    fail_msg("the cloud never told: %s", tm_cloud_event__kind_name(kind));
+    fail_msg("the cloud never told: %s", tm_cloud_event_kind_name(kind));
     return event;
 }
 

@@ -79,7 +79,7 @@ static void play(struct setup *s, int64_t until_ms, struct tm_text *out)
         if (event.kind == TM_CLOUD_REFUSED)
             tm_text_printf(out, "%d refused of %d @%lld\n", event.count, event.pool, (long long)event.time_ms / 1000);
         else
-            tm_text_printf(out, "%s %d @%lld%s\n", tm_cloud_event__kind_name(event.kind), (int)event.instance,
+            tm_text_printf(out, "%s %d @%lld%s\n", tm_cloud_event_kind_name(event.kind), (int)event.instance,
                            (long long)event.time_ms / 1000,
                            event.kind == TM_CLOUD_LOST && !event.announced ? " !" : "");
         if (event.kind == TM_CLOUD_REFUSED) continue;
@@ -442,7 +442,11 @@ static void test_wrong_options(void **state)
         int limit;
         int64_t notice_ms;
         const char *words;
-    } rows[] = {{0, 4, 0, "speed"}, {-1, 4, 0, "speed"}, {1, 0, 0, "limit"}, {1, 65, 0, "limit"}, {1, 4, -1, "times"}};
+    } rows[] = {{0, 4, 0, "speed"},
+                {-1, 4, 0, "speed"},
+                {1, 0, 0, "limit"},
+                {1, TM_LOCAL_INSTANCES_MAX + 1, 0, "limit"},
+                {1, 4, -1, "times"}};
     struct setup s;
     struct tm_error e;
     set_up(&s, small);

@@ -154,7 +154,7 @@ static const char *events(struct tm_slurm__jobs *s)
     while (tm_slurm_jobs__event(s, &event)) {
         if (event.kind == TM_CLOUD_REFUSED) continue;
         (void)snprintf(out + strlen(out), sizeof out - strlen(out), "%s%s %d%s", out[0] != '\0' ? ", " : "",
-                       tm_cloud_event__kind_name(event.kind), (int)event.instance,
+                       tm_cloud_event_kind_name(event.kind), (int)event.instance,
                        event.kind == TM_CLOUD_LOST && event.announced ? " announced" : "");
     }
     return out;

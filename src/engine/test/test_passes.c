@@ -2,7 +2,8 @@
  * with and without dropout, at sizes that fill vectors and at sizes that do not.
  *
  * Tolerance: fp32 rounds to 6e-8, sums here have a few hundred terms and pass some ten operations, so a gradient is
- * held to 2e-5 of the largest of its tensor (and the loss to 1e-5); central differences in double err by 1e-9. */
+ * held to 2e-5 of the largest of its tensor (and the loss to 1e-5); central differences in double err by 1e-9.
+ * builds: release asan */
 #include "base/random.h"
 #include "base/test/harness.h"
 #include "engine/passes.h"

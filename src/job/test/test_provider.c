@@ -54,7 +54,7 @@ static void test_settle(void **state)
     assert_false(settings.no_losses);
     settings.job.fleet.limit = tm_provider_of(&settings.job)->instances_max + 1;
     assert_int_equal(tm_provider_settle(tm_env_real(), &settings, "a.yaml", &e), -(int)TM_EINPUT);
-    assert_error_has(e, "a.yaml: fleet.limit: 65 instances, but cloud local has at most 64");
+    assert_error_has(e, "a.yaml: fleet.limit: 257 instances, but cloud local has at most 256");
     settings.job.fleet.limit = 6;
     assert_int_equal(tm_provider_check(&settings, "a.yaml", &e), 0);
     tm_run_settings_deinit(&settings);

@@ -286,7 +286,28 @@ static void test_without_memory(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_adding_and_merging), TM_TEST(test_what_cannot_be_added), TM_TEST(test_the_limit_of_events),
-             TM_TEST(test_cutting), TM_TEST(test_what_cannot_be_cut), TM_TEST(test_copying),
-             TM_TEST(test_equality_sees_every_change), TM_TEST(test_warnings_have_names), TM_TEST(test_loading),
-             TM_TEST(test_without_memory))
+/* Instances of three workers, seen as their workers: the same money, and they go together. */
+static void test_multiplying(void **state)
+{
+    (void)state;
+    struct tm_trace trace;
+    struct tm_error e;
+    tm_trace_init(&trace);
+    trace.instances_max = 4;
+    assert_int_equal(tm_trace_add(&trace, 0, 4, 0, 0.9, &e), 0);
+    assert_int_equal(tm_trace_add(&trace, 1000, 0, 1, NAN, &e), 0);
+    assert_int_equal(tm_trace_multiply(&trace, 3, &e), 0);
+    assert_int_equal(trace.instances_max, 12);
+    assert_int_equal(trace.events[0].in, 12);
+    assert_true(fabs(trace.events[0].price_usd_h - 0.3) < 1e-12);
+    assert_int_equal(trace.events[1].out, 3);
+    assert_true(isnan(trace.events[1].price_usd_h));
+    assert_int_equal(tm_trace_multiply(&trace, TM_TRACE_INSTANCES_MAX, &e), -TM_ELIMIT);
+    assert_int_equal(trace.events[1].out, 3);
+    tm_trace_deinit(&trace);
+}
+
+TM_TEST_MAIN(TM_TEST(test_multiplying), TM_TEST(test_adding_and_merging), TM_TEST(test_what_cannot_be_added),
+             TM_TEST(test_the_limit_of_events), TM_TEST(test_cutting), TM_TEST(test_what_cannot_be_cut),
+             TM_TEST(test_copying), TM_TEST(test_equality_sees_every_change), TM_TEST(test_warnings_have_names),
+             TM_TEST(test_loading), TM_TEST(test_without_memory))

@@ -47,6 +47,34 @@ static int emit(const char *yaml, const char *trace, const struct tm_emit_key *k
     return rc;
 }
 
+/* A fleet of two types is written as choices that train together; with on-demand instances among them it is not. */
+static void mixed_types_are_choices(void **state)
+{
+    (void)state;
+    struct tm_plan_request *request = tm_calloc(1, sizeof *request);
+    struct tm_plan_answer *answer = tm_calloc(1, sizeof *answer);
+    assert_true(request != NULL && answer != NULL);
+    *request = (struct tm_plan_request){.supply = {.batch = 64, .loss_per_s = NAN, .default_loss_per_s = 1 / 86400.0},
+                                        .job = {.samples = 1000, .burst_share = 0.5, .outage_s = 900, .replace_s = 90}};
+    answer->fleet.parts[0] = (struct tm_plan_part){&gpu, &gpu_offer, 4, 0};
+    answer->fleet.parts[1] = (struct tm_plan_part){&small, &gpu_offer, 2, 0};
+    answer->fleet.part_count = 2;
+    answer->prediction.micro_batch = 4;
+    struct tm_emit what = {.request = request, .answer = answer, .file = "job.yaml"};
+    for (int on_demand = 0; on_demand < 2; on_demand++) {
+        struct tm_text out;
+        tm_text_init(&out, 1 << 16);
+        answer->fleet.parts[1].on_demand = on_demand;
+        assert_int_equal(tm_emit_job(&what, &out, NULL), 0);
+        assert_true((strstr(tm_text_string(&out), "across_types: true") != NULL) == (on_demand == 0));
+        assert_true((strstr(tm_text_string(&out), "market: spot, limit: 4") != NULL) == (on_demand == 0));
+        assert_true((strstr(tm_text_string(&out), "market: spot, count: 4") != NULL) == (on_demand == 1));
+        tm_text_deinit(&out);
+    }
+    tm_free(request);
+    tm_free(answer);
+}
+
 #define POOLS                                                                                                          \
     "  pools:\n"                                                                                                       \
     "    - {instance: g4dn.xlarge, cloud: aws, region: us-east-1, zone: us-east-1a, market: spot, count: 4, role: "    \
@@ -124,4 +152,5 @@ static void without_memory(void **state)
     });
 }
 
-TM_TEST_MAIN(TM_TEST(keeps_what_the_user_gave), TM_TEST(names_the_trace_it_was_judged_by), TM_TEST(without_memory))
+TM_TEST_MAIN(TM_TEST(mixed_types_are_choices), TM_TEST(keeps_what_the_user_gave),
+             TM_TEST(names_the_trace_it_was_judged_by), TM_TEST(without_memory))

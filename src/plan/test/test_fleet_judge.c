@@ -1,5 +1,6 @@
 /* Fleets judged by simulation: against the closed form where nothing happens, and by hand where something does; and the
- * published planners on a catalogue. */
+ * published planners on a catalogue.
+ * builds: release asan */
 #include "plan/fleet_judge.h"
 #include "plan/pareto.h"
 #include "plan/rivals.h"

@@ -1,4 +1,5 @@
-/* The search over fleets: against weighing every fleet by hand, and under constraints. */
+/* The search over fleets: against weighing every fleet by hand, and under constraints.
+ * builds: release asan */
 #include "plan/search.h"
 #include "plan/test/plan_helpers.h"
 

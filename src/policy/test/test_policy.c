@@ -498,7 +498,7 @@ static void test_why_is_read_back(void **state)
 {
     (void)state;
     struct test_job *job = job_make(9, false, COST, 4, deep_speed);
-    for (int why = 0; why <= TM_WHY_MOVES; why++) {
+    for (int why = 0; why <= TM_WHY_SHARES; why++) {
         struct tm_decision decision = {.why = (enum tm_why)why, .pace = 1}, back;
         struct tm_text text;
         struct tm_error e;

@@ -118,6 +118,7 @@ static inline Tmw__LossEvent *add_loss(struct samples *s, uint64_t id, bool anno
 {
     SAMPLE(s, body, Tmw__LossEvent, loss, LOSS, tmw__loss_event__init);
     body->instance = id;
+    body->worker = id;
     body->announced = announced;
     body->seated = true;
     return body;

@@ -11,6 +11,9 @@ struct sample_tap {
     struct tm_run_watch *watch;
     int stops;
     bool stop_now;
+    struct tm_steer_order steered; /* the last order */
+    int steers;
+    int refuse;  /* orders, with this code */
     bool broken; /* nothing can be read */
 };
 
@@ -41,6 +44,15 @@ static inline void sample_tap_stop(struct tm_run_tap *tap, bool now)
     t->stop_now = now;
 }
 
+static inline int sample_tap_steer(struct tm_run_tap *tap, const struct tm_steer_order *order, struct tm_error *e)
+{
+    struct sample_tap *t = tap->self;
+    if (t->refuse != 0) return tm_error_set(e, (enum tm_code)t->refuse, "not so");
+    t->steers++;
+    t->steered = *order;
+    return 0;
+}
+
 /* The small run, of which the first `count` events have happened; 0: all. */
 static inline void sample_tap_init(struct sample_tap *t, size_t count)
 {
@@ -52,7 +64,8 @@ static inline void sample_tap_init(struct sample_tap *t, size_t count)
                                  .sequence = count == 0 ? t->samples.count : count,
                                  .status = sample_tap_status,
                                  .events = sample_tap_events,
-                                 .stop = sample_tap_stop};
+                                 .stop = sample_tap_stop,
+                                 .steer = sample_tap_steer};
 }
 
 static inline void sample_tap_deinit(struct sample_tap *t)

@@ -52,7 +52,7 @@ static void test_alerts(void **state)
         {"still finished", TM_JOB_FINISHED, false, 100, 710, 9, 703, ""},
         {"failed", TM_JOB_FAILED, false, 100, 710, 9, 704, "failed "},
     };
-    struct tm_alert_limits limits = {.deadline_s = 1000, .budget_usd = 10, .patience_s = 60};
+    struct tm_alert_limits limits = {.patience_s = 60};
     struct tm_alerts alerts = {.committed = 0};
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct seen seen = {.names = ""};
@@ -62,6 +62,8 @@ static void test_alerts(void **state)
         status.committed = rows[i].committed;
         status.wall_s = rows[i].wall_s;
         status.bill_usd = rows[i].bill_usd;
+        status.deadline_s = 1000;
+        status.budget_usd = 10;
         tm_alerts__look(&alerts, &limits, &status, rows[i].now_s * 1000, note, &seen);
         assert_row_string(rows[i].name, seen.names, rows[i].raised);
         assert_row(seen.names[0] == '\0' || strncmp(seen.text, "j ", 2) == 0, "%s: %s", rows[i].name, seen.text);
@@ -79,8 +81,50 @@ static void test_no_limits(void **state)
     status.committed = 50;
     status.wall_s = 1e9;
     status.bill_usd = 1e9;
+    status.deadline_s = status.budget_usd = NAN;
     tm_alerts__look(&alerts, &limits, &status, 1000, note, &seen);
     assert_string_equal(seen.names, "");
+}
+
+/* A run whose throughput falls: first the deadline is safe, then it is in doubt, and what was asked for decides when.
+ */
+static void test_deadline_in_danger(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        double asked;
+        int slow_from;       /* second from which on it makes three steps a second instead of ten */
+        int noise;           /* more and less in turns */
+        double from_s, to_s; /* when it is told; 0: never */
+    } rows[] = {
+        {"steady", 0.9, 10000, 0, 0, 0},
+        {"steady, noisy", 0.9, 10000, 2, 0, 0},
+        {"slower, and much is asked", 0.99, 300, 2, 301, 400},
+        {"slower", 0.9, 300, 2, 301, 420},
+        {"slower, and little is asked", 0.05, 300, 2, 380, 600},
+    };
+    double last_s = 0;
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_alert_limits limits = {.probability = rows[i].asked, .patience_s = 1e9};
+        struct tm_alerts alerts = {.committed = 0};
+        struct tm_run_status status = {.job = {.name = "j", .steps = 10000, .speed = 1}, .state = TM_JOB_TRAINING};
+        double told_s = 0;
+        status.deadline_s = 1200;
+        status.budget_usd = NAN;
+        for (int t = 1; t < 999 && told_s == 0; t++) {
+            struct seen seen = {.names = ""};
+            int steps = t < rows[i].slow_from ? 10 : 3;
+            status.committed += (uint64_t)(t % 2 == 0 ? steps - rows[i].noise : steps + rows[i].noise);
+            status.wall_s = t;
+            tm_alerts__look(&alerts, &limits, &status, t * 1000LL, note, &seen);
+            if (strcmp(seen.names, "deadline ") == 0) told_s = t;
+            if (told_s > 0) assert_row(strstr(seen.text, "probability") != NULL, "%s: %s", rows[i].name, seen.text);
+        }
+        assert_row(told_s >= rows[i].from_s && told_s <= rows[i].to_s, "%s: at %g s", rows[i].name, told_s);
+        assert_row(told_s == 0 || told_s >= last_s, "%s: at %g s, before who asks for more", rows[i].name, told_s);
+        last_s = told_s;
+    }
 }
 
 static void test_checks(void **state)
@@ -170,5 +214,5 @@ static void test_memory(void **state)
     TM_FAIL_EACH_ALLOC(rc = raise_once());
 }
 
-TM_TEST_MAIN(TM_TEST(test_alerts), TM_TEST(test_no_limits), TM_TEST(test_checks), TM_TEST(test_telling),
-             TM_TEST(test_memory))
+TM_TEST_MAIN(TM_TEST(test_alerts), TM_TEST(test_no_limits), TM_TEST(test_deadline_in_danger), TM_TEST(test_checks),
+             TM_TEST(test_telling), TM_TEST(test_memory))

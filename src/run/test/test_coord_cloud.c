@@ -24,6 +24,8 @@ struct pair {
     struct tm_outbox from_coordinator;
     struct tm_outbox from_link;
     size_t recorded; /* instance facts */
+    size_t refusals; /* that were told, and of how many the last was */
+    uint32_t missing;
     int64_t now_ms;
 };
 
@@ -69,6 +71,9 @@ static void deliver(struct pair *p, int times)
         if (answered.actions[i].kind == TM_COORDINATOR_RECORD) {
             assert_int_equal(tm_record_event_unpack(data, answered.actions[i].length, &arena, &event, NULL), 0);
             p->recorded += event->body_case == TMW__RECORD_EVENT__BODY_INSTANCE;
+            bool refusal = event->body_case == TMW__RECORD_EVENT__BODY_REFUSAL;
+            p->refusals += refusal;
+            if (refusal) p->missing = event->refusal->missing;
         }
         if (answered.actions[i].kind != TM_ACTION_SEND) continue;
         assert_int_equal(tm_message_unpack(data, answered.actions[i].length, &arena, &message, NULL), 0);
@@ -142,8 +147,10 @@ static void test_pools(void **state)
     pools[1].offered = 7;
     pools[1].refused = 2;
     pools[1].starting = 1;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
+        if (i == 3) assert_true(p.refusals == 1 && p.missing == 2); /* once, though it is reported again */
+        pools[1].refused = i == 3 ? 0 : 2;
         body.instances = list;
         body.n_instances = 2;
         body.pools = pool_list;
@@ -162,6 +169,7 @@ static void test_pools(void **state)
     assert_int_equal(p.link.order.want[2], 1);
     assert_int_equal(seen.offered, 7);
     assert_int_equal(seen.refused, 2);
+    assert_int_equal(p.refusals, 3); /* it refuses, has room, refuses again */
     assert_int_equal(seen.starting, 1);
     assert_int_equal(tm_coordinator_look(p.coordinator).pool_count, 3);
     teardown(&p);

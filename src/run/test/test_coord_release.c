@@ -161,4 +161,95 @@ static void test_stranger_first(void **state)
     bench_close(&c.b);
 }
 
-TM_TEST_MAIN(TM_TEST(test_seat_moves_first), TM_TEST(test_wanted_again), TM_TEST(test_stranger_first))
+static int steer(struct cloud *c, enum tm_steer what, uint64_t value)
+{
+    struct tm_steer_order order = {.what = what, .value = value};
+    return tm_coordinator__steer(c->b.coordinator, &order, &c->b.out, NULL);
+}
+
+/* Ordered to go: another is wanted in its place at once; its seat moves first; then the cloud is told. */
+static void test_drain(void **state)
+{
+    (void)state;
+    struct cloud c;
+    setup(&c, 4, 4);
+    (void)report(&c);
+    bench_run(&c.b, 4);
+    for (uint64_t w = 1; w <= 4; w++)
+        bench_heartbeat(&c.b, w, 5, 0);
+    assert_int_equal(report(&c)->want_spot, 4);
+    assert_int_equal(steer(&c, TM_STEER_DRAIN, 9), -(int)TM_ENOTFOUND);
+    assert_int_equal(bench_recorded(&c.b, TMW__RECORD_EVENT__BODY_STEER, NULL), 0);
+    assert_int_equal(steer(&c, TM_STEER_DRAIN, 3), 0);
+    Tmw__RecordEvent *event = NULL;
+    assert_int_equal(bench_recorded(&c.b, TMW__RECORD_EVENT__BODY_STEER, &event), 1);
+    assert_int_equal(event->steer->instance, 3);
+    const Tmw__CloudOrder *order = report(&c);
+    assert_int_equal(order->want_spot, 5);
+    assert_int_equal(order->n_release, 0); /* it has a seat */
+    bench_tick(&c.b, 50);
+    assert_int_equal(tm_coordinator_look(c.b.coordinator).phase, TM_COORDINATOR_DRAINING);
+    c.b.drain_step = 6;
+    for (uint64_t w = 1; w <= 4; w++)
+        bench_heartbeat(&c.b, w, 6, 0);
+    for (uint64_t w = 1; w <= 4; w++)
+        bench_report(&c.b, w, 6, 0, w % 2 == 1 ? 0 : 2, w % 2 == 1 ? 2 : 4);
+    const struct tm_roster *roster = tm_coordinator_look(c.b.coordinator).roster;
+    for (size_t i = 0; i < roster->member_count; i++)
+        if (!roster->members[i].spare) bench_ready(&c.b, roster->members[i].id);
+    assert_int_equal(tm_coordinator_look(c.b.coordinator).phase, TM_COORDINATOR_RUNNING);
+    (void)report(&c);
+    order = report(&c);
+    assert_int_equal(order->n_release, 1);
+    assert_int_equal(order->release[0], 3);
+    c.instances[2].end_ms = 99;
+    c.instances[2].released = true;
+    (void)report(&c);
+    order = report(&c);
+    assert_int_equal(order->want_spot, 4);
+    assert_int_equal(order->n_release, 0);
+    bench_close(&c.b);
+}
+
+/* A coordinator after this one knows of it from the record; what is gone by then is nobody's business. */
+static void test_drain_after_restart(void **state)
+{
+    (void)state;
+    struct cloud c;
+    Tmw__RecordEvent instance = TMW__RECORD_EVENT__INIT;
+    Tmw__RecordEvent order = TMW__RECORD_EVENT__INIT;
+    Tmw__SteerEvent body = TMW__STEER_EVENT__INIT;
+    struct tm_coordinator_options options = bench_options;
+    c = (struct cloud){.count = 2};
+    bench_open_as(&c.b, &options);
+    c.b.rule.workers_max = 2;
+    for (size_t i = 0; i < 2; i++) {
+        tmw__instance__init(&c.instances[i]);
+        c.instances[i].id = i + 1;
+        c.instances[i].spot = true;
+        c.instances[i].start_ms = 1;
+        instance.body_case = TMW__RECORD_EVENT__BODY_INSTANCE;
+        instance.instance = &c.instances[i];
+        assert_int_equal(tm_coordinator_load(c.b.coordinator, &instance, NULL), 0);
+    }
+    body.what = TM_STEER_DRAIN;
+    order.body_case = TMW__RECORD_EVENT__BODY_STEER;
+    order.steer = &body;
+    for (body.instance = 2; body.instance <= 3; body.instance++)
+        assert_int_equal(tm_coordinator_load(c.b.coordinator, &order, NULL), 0);
+    tm_coordinator_begin(c.b.coordinator, c.b.now_ms, 0, &c.b.out);
+    cloud_joins(&c);
+    bench_hello(&c.b, 1);
+    bench_hello(&c.b, 2);
+    for (uint64_t w = 1; w <= 2; w++)
+        bench_report(&c.b, w, 0, 0, 0, 0);
+    (void)report(&c);
+    assert_int_equal(report(&c)->want_spot, 3); /* the two, and one in the place of number 2 */
+    const struct tm_roster *roster = tm_coordinator_look(c.b.coordinator).roster;
+    for (size_t i = 0; i < roster->member_count; i++)
+        assert_true(roster->members[i].id != 2 || roster->members[i].spare);
+    bench_close(&c.b);
+}
+
+TM_TEST_MAIN(TM_TEST(test_seat_moves_first), TM_TEST(test_wanted_again), TM_TEST(test_stranger_first),
+             TM_TEST(test_drain), TM_TEST(test_drain_after_restart))

@@ -88,6 +88,34 @@ static void test_no_flapping(void **state)
     job_drop(job);
 }
 
+/* Steps that take longer for one slow worker are worth a change, a little slowness is not; and it is a fact. */
+static void test_shares(void **state)
+{
+    (void)state;
+    static const struct {
+        double uneven;
+        bool share;
+    } rows[] = {{1, false}, {1.05, false}, {1.5, true}, {1.05, false}, {2, true}};
+    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, INSTANCES, test_speed);
+    struct tm_policy_decider *decider = decider_of(job, "tidemill");
+    struct tm_decider decide = tm_policy_decider_get(decider);
+    struct tm_run_view view = view_of(8, 0, 0, 0, 0);
+    struct tm_run_decision chosen, out;
+    view.uneven = 3; /* nothing stands yet */
+    decide.decide(decide.context, &view, &chosen);
+    assert_false(chosen.share);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        view = view_of(8, 8, 8, chosen.pipelines, chosen.stages);
+        view.uneven = rows[i].uneven;
+        decide.decide(decide.context, &view, &out);
+        assert_row(out.share == rows[i].share, "row %zu", i);
+        assert_int_equal(out.pipelines, chosen.pipelines);
+    }
+    assert_string_equal(out.why, tm_why_words(TM_WHY_SHARES));
+    tm_policy_decider_destroy(decider);
+    job_drop(job);
+}
+
 /* A layout's time is the cloud's; what is compared with workers' steps is on the wall, or not said. */
 static void test_steps_are_predicted_on_the_wall(void **state)
 {
@@ -387,6 +415,13 @@ static void test_the_first_decision_knows_the_time(void **state)
     struct tm_decider decide = tm_policy_decider_get(decider);
     decide.decide(decide.context, &view, &out);
     assert_true(facts.now_s == 60 && facts.limits.seconds_left == 59 * 60);
+    view.limits = (struct tm_run_limits){.deadline_set = true, .deadline_s = 7200, .budget_set = true, .budget_usd = 7};
+    decide.decide(decide.context, &view, &out); /* ordered: the question is a new one */
+    assert_true(facts.limits.seconds_left == 7200 - 60 && facts.limits.budget_usd == 7 && facts.limits.has_deadline);
+    view.limits.deadline_s = 0;
+    decide.decide(decide.context, &view, &out);
+    assert_true(!facts.limits.has_deadline);
+    view.limits = (struct tm_run_limits){.deadline_set = false};
     struct tm_cost joins = job->cost; /* two train before the cloud has told of any: the others are on their way */
     joins.measured.join_s = 120;
     rule.cost = &joins;
@@ -435,5 +470,5 @@ static void test_spares_are_seen_once(void **state)
 
 TM_TEST_MAIN(TM_TEST(test_the_fleet_as_facts), TM_TEST(test_spares_are_seen_once),
              TM_TEST(test_the_first_decision_knows_the_time), TM_TEST(test_fits), TM_TEST(test_no_flapping),
-             TM_TEST(test_steps_are_predicted_on_the_wall), TM_TEST(test_copies_and_future),
+             TM_TEST(test_shares), TM_TEST(test_steps_are_predicted_on_the_wall), TM_TEST(test_copies_and_future),
              TM_TEST(test_decides_as_simulated), TM_TEST(test_limits))

@@ -56,7 +56,7 @@ static void what_is_wrong_is_named(void **state)
         const char *says;
     } rows[] = {
         {"name: a/b\n", "job.yaml:1: name: to run, a job needs a name"},
-        {"name: a\nfleet: {limit: 65}\n", "job.yaml:2:16: fleet.limit: expected"},
+        {"name: a\nfleet: {limit: 257}\n", "job.yaml:2:16: fleet.limit: expected"},
         {"name: a\nfleet:\n  workers_min: 9\n", "fleet.workers_min: at least 9 workers, but at most 6 instances;"},
         {"name: a\nfleet: {on_demand: 9}\n", "job.yaml:2: fleet.on_demand: 9 instances"},
         {"name: a\nanchors: c5.xlarge\n", "job.yaml:2:10: anchors: expected COUNTx TYPE"},
@@ -87,7 +87,7 @@ static void what_is_wrong_is_named(void **state)
         {"name: a\nfleet: {stages_min: 3, stages_max: 2}\n", "job.yaml:2: fleet.stages_min: must not be greater than"},
         {"name: a\nfleet: {sped: 3}\n", "did you mean \"speed\"?"},
         {"name: a\nengine: gtp\n", "job.yaml:2:9: engine: expected one of gpt, paced"},
-        {"name: a\ncloud: aws\n", "job.yaml:2:8: cloud: expected"},
+        {"name: a\ncloud: gcp\n", "job.yaml:2:8: cloud: expected"},
         {"name: a\n\npolicy: tidemil\n", "job.yaml:3: policy: unknown policy \"tidemil\"; did you mean tidemill?"},
         {"name: a\nfleet: {limit: 6, pools: [{instance: a, count: 4}]}\n",
          "job.yaml:2: fleet.limit: 6, but fleet.pools says 4; leave fleet.limit out"},
@@ -171,7 +171,8 @@ static void pools_say_what_is_rented(void **state)
          "instances in two regions (r, s)"},
         {"pools: [{instance: a, count: 3, market: on-demand}, " ANCHOR "]", 4, 4, 1, -1, -1, 170000,
          "on-demand instances that train beside others that keep copies"},
-        {"pools: [{instance: a, count: 65}]", 65, 0, 1, -1, -1, -1, "65 instances, but the local cloud has at most 64"},
+        {"pools: [{instance: a, count: 257}]", 257, 0, 1, -1, -1, -1,
+         "257 instances, but the local cloud has at most 256"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

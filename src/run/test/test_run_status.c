@@ -400,10 +400,11 @@ static void test_events_as_json(void **state)
         tm_text_string(&text),
         "{\"sequence\": 1, \"utc_ms\": 1700000000000, \"kind\": \"loss\", \"quiet\": false, "
         "\"text\": \"worker 5 is gone, as announced: its process ended\", \"loss\": {\"instance\": 5, "
-        "\"incarnation\": \"fedcba9876543210\", \"announced\": true, \"silent\": false, \"seated\": true}}\n"
+        "\"incarnation\": \"fedcba9876543210\", \"announced\": true, \"silent\": false, \"seated\": true, "
+        "\"worker\": 5}}\n"
         "{\"sequence\": 2, \"utc_ms\": 1700000000000, \"kind\": \"set_whole\", \"quiet\": true, "
         "\"text\": \"step 30 is durable (copy set 2)\", \"set_whole\": {\"set\": 2, \"generation\": 0, \"step\": 30, "
-        "\"took_ms\": 0}}\n");
+        "\"took_ms\": 0}, \"holders\": [1, 2]}\n");
     tm_text_clear(&text); /* all kinds are JSON */
     s.count = 0;
     samples_small_run(&s, true);

@@ -1,5 +1,6 @@
 /* Single-gang jobs: small traces worked out by hand, edges, and the recorded traces beside the repository (skipped
- * where they are not there) with figures of another simulator. */
+ * where they are not there) with figures of another simulator.
+ * builds: release asan */
 #include "base/test/harness.h"
 #include "sim/gang.h"
 

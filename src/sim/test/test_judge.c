@@ -1,4 +1,5 @@
-/* The judge: a known outcome where nothing is unsure, and what unsure steps and losses add to it. */
+/* The judge: a known outcome where nothing is unsure, and what unsure steps and losses add to it.
+ * builds: release asan */
 #include "sim/judge.h"
 
 #include "sim/test/sim_helpers.h"

@@ -2,7 +2,8 @@
  * always, on the shipped hours, the totals of its two baselines.
  *
  * Tolerances: ideal and reactive have no chance in them: 0.1%. The reference drew where there are more than 6,000 ways
- * to lose, and breaks ties between equal transfers by instance: 0.5% in samples, the same layout in 97% of minutes. */
+ * to lose, and breaks ties between equal transfers by instance: 0.5% in samples, the same layout in 97% of minutes.
+ * builds: release asan */
 #include "sim/test/sim_helpers.h"
 
 #define REFERENCE TIDEMILL_SOURCE_DIR "/../shared/reference/parcae_reference.json"

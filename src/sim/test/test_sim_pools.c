@@ -1,4 +1,5 @@
-/* Runs that choose among pools: small cases by hand, and what must hold whatever the traces. */
+/* Runs that choose among pools: small cases by hand, and what must hold whatever the traces.
+ * builds: release asan */
 #include "sim/test/sim_helpers.h"
 
 #include "base/random.h"
@@ -145,6 +146,38 @@ static void test_types_differ(void **state)
     struct tm_sim_result ours = run(env, job, &market, "tidemill");
     assert_row(close_to(ours.samples, 3 * rate(job, 4) * 7200, 0.05), "%g", ours.samples);
     assert_row(ours.pools[1].instance_hours > 7.5 && ours.pools[2].instance_hours == 0, "the fast ones");
+    drop(&market);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Instances of two speeds that train together: their speeds add up, and where money decides, the one that does more
+ * for it is rented. */
+static void test_types_together(void **state)
+{
+    (void)state;
+    static const int two[] = {2, 2, 2, 2};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 4, test_speed);
+    struct market market;
+    begin(&market, 4 * (int64_t)HOUR_MS);
+    add(&market, 0, 1, two, 4);
+    add(&market, 0, 1.5, two, 4)->speed = 3;
+    struct tm_sim_result single = run(env, job, &market, "single"), ours = run(env, job, &market, "tidemill");
+    struct tm_sim_result oracle = run(env, job, &market, "oracle");
+    double fast = 3 * 4 * 3600 * rate(job, 2), all = 2 * 4 * 3600 * rate(job, 4);
+    assert_row(single.samples > 0.97 * fast && single.samples <= fast, "single: %g of %g", single.samples, fast);
+    assert_row(ours.samples > 0.97 * all && ours.samples <= all, "ours: %g of %g", ours.samples, all);
+    assert_row(ours.samples <= oracle.samples, "ours: %g, oracle: %g", ours.samples, oracle.samples);
+    drop(&market);
+    job_drop(job);
+    job = job_make(9, false, COST, 2, test_speed); /* only two are wanted */
+    begin(&market, 4 * (int64_t)HOUR_MS);
+    add(&market, 0, 1, two, 4);
+    add(&market, 0, 1.5, two, 4)->speed = 3;
+    ours = run(env, job, &market, "tidemill");
+    assert_row(ours.pools[0].instance_hours == 0 && ours.pools[1].instance_hours > 7.9, "%g h of the cheap, %g h",
+               ours.pools[0].instance_hours, ours.pools[1].instance_hours);
     drop(&market);
     job_drop(job);
     tm_env_virtual_destroy(env);
@@ -449,7 +482,7 @@ static void test_without_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_regions_take_turns), TM_TEST(test_one_region_adds_up), TM_TEST(test_types_differ),
-             TM_TEST(test_deadline), TM_TEST(test_successors_before_the_end), TM_TEST(test_no_more_than_wanted),
-             TM_TEST(test_bounds), TM_TEST(test_speed_is_a_unit), TM_TEST(test_history_of_some),
-             TM_TEST(test_own_moves_lose_nothing), TM_TEST(test_refusal), TM_TEST(test_whatever_the_traces),
-             TM_TEST(test_without_memory))
+             TM_TEST(test_types_together), TM_TEST(test_deadline), TM_TEST(test_successors_before_the_end),
+             TM_TEST(test_no_more_than_wanted), TM_TEST(test_bounds), TM_TEST(test_speed_is_a_unit),
+             TM_TEST(test_history_of_some), TM_TEST(test_own_moves_lose_nothing), TM_TEST(test_refusal),
+             TM_TEST(test_whatever_the_traces), TM_TEST(test_without_memory))

@@ -1,4 +1,5 @@
-/* The simulator: small cases by hand, and what must hold of any trace, policy and cost. */
+/* The simulator: small cases by hand, and what must hold of any trace, policy and cost.
+ * builds: release asan */
 #include "sim/simulate.h"
 
 #include "sim/test/sim_helpers.h"

@@ -117,7 +117,8 @@ static void test_places(void **state)
     assert_int_equal(tm_copy_store_open(tm_env_real(), "", 0, &store, NULL), -(int)TM_EUSAGE);
     struct tm_error e = {0};
     assert_int_equal(tm_copy_store_open(tm_env_real(), "gs://bucket/copies", 0, &store, &e), -(int)TM_EUSAGE);
-    assert_error_has(e, "gs://bucket/copies: not supported yet; give a folder or s3://BUCKET/PREFIX");
+    assert_error_has(
+        e, "gs://bucket/copies: not supported yet; give a folder, s3://BUCKET/PREFIX or az://CONTAINER/PREFIX");
     assert_int_equal(tm_copy_store_newest(tm_env_real(), "/no/such/folder", &set, NULL), -(int)TM_ENOTFOUND);
 }
 

@@ -169,4 +169,21 @@ static void test_memory(void **state)
     });
 }
 
-TM_TEST_MAIN(TM_TEST(test_every_message_round_trip), TM_TEST(test_refused), TM_TEST(test_frames), TM_TEST(test_memory))
+/* Of several workers an instance: who is lost with whom is in their numbers. */
+static void test_numbers_of_workers(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t instance;
+        uint32_t local, workers;
+        uint64_t worker;
+    } rows[] = {{1, 0, 0, 1}, {7, 0, 1, 7}, {1, 0, 4, 1}, {1, 3, 4, 4}, {2, 0, 4, 5}, {9, 7, 8, 72}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(tm_worker_of_instance(rows[i].instance, rows[i].local, rows[i].workers), rows[i].worker);
+        assert_int_equal(tm_instance_of_worker(rows[i].worker, rows[i].workers), rows[i].instance);
+    }
+    assert_int_equal(tm_instance_of_worker(0, 4), 0);
+}
+
+TM_TEST_MAIN(TM_TEST(test_numbers_of_workers), TM_TEST(test_every_message_round_trip), TM_TEST(test_refused),
+             TM_TEST(test_frames), TM_TEST(test_memory))

@@ -98,4 +98,63 @@ static void test_checks(void **state)
     }
 }
 
-TM_TEST_MAIN(TM_TEST(test_round_trip), TM_TEST(test_checks))
+/* The fleet of fill() without the third, with a new one in its seat, another share, and one whose address is new. */
+static void change(struct tm_roster *roster)
+{
+    fill(roster);
+    roster->generation = 5;
+    roster->members[2] = roster->members[4];
+    roster->members[2].spare = false;
+    roster->members[2].pipeline = 1;
+    roster->members[2].stage = 0;
+    roster->members[4] = (struct tm_member){.id = 9, .incarnation = 900, .spare = true, .address = "127.0.0.1:9"};
+    roster->members[0].slowness = 1500;
+    roster->micro_batches[0] = 3;
+    roster->micro_batches[1] = 4;
+    tm_roster_order(roster);
+}
+
+static void test_a_change(void **state)
+{
+    (void)state;
+    TM_FAIL_EACH_ALLOC({
+        struct tm_roster from;
+        struct tm_roster to;
+        struct tm_roster back = {0};
+        struct tm_arena arena;
+        struct tm_error e = {0};
+        tm_alloc_fail_at(0);
+        fill(&from);
+        tm_roster_order(&from);
+        change(&to);
+        tm_alloc_fail_at(tm_n);
+        tm_arena_init(&arena, 1 << 20);
+        Tmw__Layout *layout = tm_roster_write_change(&from, &to, &arena);
+        rc = layout == NULL ? -(int)TM_ENOMEM : tm_roster_read_change(&from, 5, layout, 5, 7, &back, &e);
+        if (rc == 0) {
+            assert_int_equal(layout->n_members, 3); /* the first, the fifth, the ninth */
+            assert_int_equal(layout->n_gone, 1);
+            assert_int_equal(layout->n_stages, 0);
+            assert_int_equal(layout->n_shares, 2);
+            assert_int_equal(back.generation, 5);
+            assert_int_equal(back.member_count, to.member_count);
+            for (size_t i = 0; i < to.member_count; i++)
+                assert_memory_equal(&back.members[i], &to.members[i], sizeof back.members[i]);
+            assert_int_equal(back.micro_batches[0], 3);
+            assert_null(tm_roster_find(&back, 3));
+            assert_int_equal(tm_roster_find(&back, 9)->incarnation, 900);
+            tm_alloc_fail_at(0);
+            layout->shares[0]->pipeline = 7;
+            assert_int_equal(tm_roster_read_change(&from, 5, layout, 5, 7, &back, &e), -TM_EINPUT);
+            layout->shares[0]->pipeline = 0;
+            layout->n_gone = 0; /* then the third and the fifth have one seat */
+            assert_int_equal(tm_roster_read_change(&from, 5, layout, 5, 7, &back, &e), -TM_EINPUT);
+        }
+        tm_roster_deinit(&from);
+        tm_roster_deinit(&to);
+        tm_roster_deinit(&back);
+        tm_arena_deinit(&arena);
+    });
+}
+
+TM_TEST_MAIN(TM_TEST(test_a_change), TM_TEST(test_round_trip), TM_TEST(test_checks))

@@ -220,9 +220,9 @@ static void test_names_of_certificates(void **state)
     (void)state;
     enum { COORDINATOR, INSTANCE, NAMELESS, MEMBERS };
     static const struct tm_tls_member members[MEMBERS] = {
-        {"coordinator", {TM_TLS_COORDINATOR, "trainer.example.org", "10.0.0.1", "0.0.0.0"}},
-        {"instance", {"instance-1.tidemill", "a,DNS:" TM_TLS_COORDINATOR, "fe80::1%eth0", "fd00::5"}},
-        {TM_TLS_COORDINATOR, {NULL}}}; /* a subject is no name */
+        {"coordinator", {TM_TLS_COORDINATOR, "trainer.example.org", "10.0.0.1", "0.0.0.0"}, 0},
+        {"instance", {"instance-1.tidemill", "a,DNS:" TM_TLS_COORDINATOR, "fe80::1%eth0", "fd00::5"}, 0},
+        {TM_TLS_COORDINATOR, {NULL}, 0}}; /* a subject is no name */
     static const char *const folders[MEMBERS] = {"/coordinator", "/instance", "/nameless"};
     static const struct {
         int server;

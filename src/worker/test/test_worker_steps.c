@@ -396,6 +396,39 @@ static void test_flags(void **state)
     rig_destroy(&r);
 }
 
+/* In a tree: we are its root, and the other one is below us. */
+static void test_flags_in_a_tree(void **state)
+{
+    (void)state;
+    struct rig r;
+    setup(&r);
+    r.vote_fan = 2;
+    rig_run(&r, 3);
+    rig_held(&r, 1);
+    assert_int_equal(mailbox_count(&r.box, KIND(PREPARED)), 0); /* there is nobody above */
+    Tmw__Prepared all = TMW__PREPARED__INIT;
+    all.generation = 3;
+    all.step = 1;
+    all.all = true;
+    all.norm = 1000;
+    RIG_TELL(&r, rig_peer(2), PREPARED, prepared, &all); /* that is not for one below to say */
+    assert_int_equal(r.engine.applies, 0);
+    rig_prepared(&r, rig_peer(2), 3, 1, false);
+    assert_int_equal(r.engine.applies, 1);
+    assert_true(r.engine.apply_norm == 3.75);
+    assert_int_equal(mailbox_count(&r.box, KIND(PREPARED)), 1);
+    const tm_message *told = mailbox_find(&r.box, KIND(PREPARED), 0);
+    assert_int_equal(mailbox_to(&r.box, KIND(PREPARED), 0).id, 2);
+    assert_true(told->prepared->all && told->prepared->norm == 3.75 && told->prepared->step == 1);
+    rig_prepared(&r, rig_peer(2), 3, 1, false); /* it was lost on its way, so it asks again: while we apply ... */
+    assert_int_equal(mailbox_count(&r.box, KIND(PREPARED)), 2);
+    rig_applied(&r, 1);
+    rig_prepared(&r, rig_peer(2), 3, 1, false); /* ... and after that */
+    assert_int_equal(mailbox_count(&r.box, KIND(PREPARED)), 3);
+    assert_int_equal(r.engine.applies, 1);
+    rig_destroy(&r);
+}
+
 /* A peer may be a step ahead: its flag waits for us, and is not taken for the step before it. */
 static void test_a_flag_that_is_early(void **state)
 {
@@ -602,11 +635,43 @@ static void test_losses_and_failure(void **state)
     rig_destroy(&r);
 }
 
-TM_TEST_MAIN(TM_TEST(test_joins), TM_TEST(test_refused), TM_TEST(test_not_for_us), TM_TEST(test_job_is_stopped),
-             TM_TEST(test_lease_end_means_no_serving), TM_TEST(test_orphan_time), TM_TEST(test_rebuilding_keeps_going),
-             TM_TEST(test_an_answer_fences), TM_TEST(test_old_answers), TM_TEST(test_silent_coordinator),
-             TM_TEST(test_fence), TM_TEST(test_assign_and_start), TM_TEST(test_layers_go_at_the_start),
-             TM_TEST(test_flags), TM_TEST(test_a_flag_that_is_early), TM_TEST(test_one_behind_is_answered),
+static uint64_t told_micro_us(struct rig *r)
+{
+    mailbox_clear(&r->box);
+    rig_tick(r, 800);
+    uint64_t micro_us = mailbox_find(&r->box, KIND(HEARTBEAT), 0)->heartbeat->micro_us;
+    rig_ack(r, 3, 0);
+    return micro_us;
+}
+
+/* What a micro-batch takes is told once a few steps agree, the first of a generation aside; one that was slow by
+ * accident changes nothing. */
+static void test_pace(void **state)
+{
+    (void)state;
+    static const uint64_t times_us[] = {900000, 4000, 4000, 50000, 4002, 4004};
+    struct rig r;
+    setup(&r);
+    rig_run(&r, 3);
+    for (uint64_t step = 1; step <= TM_COUNT(times_us); step++) {
+        assert_int_equal(told_micro_us(&r), 0);
+        tm_worker_computed(r.worker, step, times_us[step - 1]);
+        rig_step(&r, 3, step);
+    }
+    assert_int_equal(told_micro_us(&r), 2001); /* two micro-batches a step */
+    rig_step(&r, 3, 7);                        /* an engine that says nothing */
+    assert_int_equal(told_micro_us(&r), 2001);
+    rig_fence(&r, 4);
+    assert_int_equal(told_micro_us(&r), 0);
+    rig_destroy(&r);
+}
+
+TM_TEST_MAIN(TM_TEST(test_pace), TM_TEST(test_joins), TM_TEST(test_refused), TM_TEST(test_not_for_us),
+             TM_TEST(test_job_is_stopped), TM_TEST(test_lease_end_means_no_serving), TM_TEST(test_orphan_time),
+             TM_TEST(test_rebuilding_keeps_going), TM_TEST(test_an_answer_fences), TM_TEST(test_old_answers),
+             TM_TEST(test_silent_coordinator), TM_TEST(test_fence), TM_TEST(test_assign_and_start),
+             TM_TEST(test_layers_go_at_the_start), TM_TEST(test_flags), TM_TEST(test_flags_in_a_tree),
+             TM_TEST(test_a_flag_that_is_early), TM_TEST(test_one_behind_is_answered),
              TM_TEST(test_flags_are_said_again), TM_TEST(test_step_in_doubt), TM_TEST(test_step_discarded),
              TM_TEST(test_fence_while_applying), TM_TEST(test_drain), TM_TEST(test_the_last_step),
              TM_TEST(test_losses_and_failure))

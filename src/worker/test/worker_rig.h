@@ -31,6 +31,7 @@ struct rig_engine {
 };
 
 struct rig {
+    uint32_t vote_fan; /* of the assignments */
     struct tm_worker *worker;
     struct rig_engine engine;
     struct mailbox box;
@@ -363,6 +364,7 @@ static inline void rig_assign(struct rig *r, uint64_t generation, uint64_t base,
     body.layout = &layout;
     body.fetches = fetches;
     body.n_fetches = count;
+    body.vote_fan = r->vote_fan;
     RIG_TELL(r, rig_coordinator(), ASSIGN, assign, &body);
 }
 

@@ -1,4 +1,4 @@
-/* A store of copies in an S3 bucket, under a prefix:
+/* A store of copies in a bucket, under a prefix:
  *
  *   job                    the job's number: who claimed it
  *   newest                 "SET WRITER": the number of the set that was sealed last (0: none so far), and a number that
@@ -6,12 +6,12 @@
  *   set-N.manifest         of a sealed set
  *   set-N/layer-L.tmcopy   as in a folder (copy_file.h)
  *
- * S3 replaces an object whole or not at all. `newest` is written only in place of what the same writer wrote before
- * (If-Match); who claims the store writes it anew first. So of two coordinators of a job, the one that claimed last
- * names the newest set, and the other is told that it may not (-TM_EINPUT). */
+ * The service replaces an object whole or not at all. `newest` is written only in place of what the same writer wrote
+ * before (If-Match); who claims the store writes it anew first. So of two coordinators of a job, the one that claimed
+ * last names the newest set, and the other is told that it may not (-TM_EINPUT). */
 #include "base/alloc.h"
 #include "base/number.h"
-#include "store/s3.h"
+#include "store/objects.h"
 #include "store/store_internal.h"
 #include "wire/message.h"
 
@@ -23,11 +23,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_BYTES = 96, WHERE_BYTES = TM_S3_BUCKET_MAX + TM_S3_PREFIX_MAX + 16, RACES = 5, NAMES_MAX = 1 << 20 };
+enum { NAME_BYTES = 96, WHERE_BYTES = TM_BUCKET_MAX + TM_PREFIX_MAX + 16, RACES = 5, NAMES_MAX = 1 << 20 };
 
 struct bucket {
     struct tm_copy_store store;
-    struct tm_s3 *s3;
+    struct tm_objects objects;
     uint64_t job;        /* 0: any */
     atomic_bool is_ours; /* its claim was seen */
     uint64_t writer;
@@ -90,7 +90,7 @@ static int higher_first(const void *a, const void *b)
 
 static int find_sets(struct bucket *b, struct sets *out, struct tm_error *e)
 {
-    int rc = tm_s3__each(b->s3, "set-", true, take_set, out, e);
+    int rc = b->objects.each(b->objects.self, "set-", true, take_set, out, e);
     if (out->count > 1) qsort(out->list, out->count, sizeof *out->list, higher_first);
     return rc;
 }
@@ -104,7 +104,7 @@ static int read_number(struct bucket *b, const char *name, struct tm_text *text,
     int64_t number = 0;
     *out = 0;
     etag[0] = '\0';
-    int rc = tm_s3__get(b->s3, name, text, etag, e);
+    int rc = b->objects.get(b->objects.self, name, text, etag, e);
     if (rc == -(int)TM_ENOTFOUND) return 0;
     if (rc != 0) return rc;
     size_t length = strcspn(tm_text_string(text), " \n");
@@ -122,11 +122,12 @@ static int write_newest(struct bucket *b, uint64_t set, const char *in_place_of,
     char etag[TM_WEB_WORD_MAX] = "";
     struct tm_text there;
     int length = snprintf(text, sizeof text, "%" PRIu64 " %016" PRIx64 "\n", set, b->writer);
-    int rc = tm_s3__put(b->s3, "newest", text, (size_t)length, in_place_of, out_etag, e);
+    int rc = b->objects.put(b->objects.self, "newest", text, (size_t)length, in_place_of, out_etag, e);
     if (rc != -(int)TM_EEXISTS) return rc;
     /* It may have been us: the answer to an earlier try was lost. */
     tm_text_init(&there, 256);
-    if (tm_s3__get(b->s3, "newest", &there, etag, NULL) == 0 && strcmp(tm_text_string(&there), text) == 0) {
+    if (b->objects.get(b->objects.self, "newest", &there, etag, NULL) == 0 &&
+        strcmp(tm_text_string(&there), text) == 0) {
         (void)snprintf(out_etag, TM_WEB_WORD_MAX, "%s", etag);
         rc = 0;
     }
@@ -166,7 +167,7 @@ static int claim_job(struct bucket *b, bool take_over, struct tm_error *e)
             e, TM_EINPUT, "%s holds the copies of another job: give each job its own prefix (copies: in the job file)",
             b->where);
     int length = snprintf(number, sizeof number, "%" PRIu64 "\n", b->job);
-    rc = tm_s3__put(b->s3, "job", number, (size_t)length, etag, NULL, e);
+    rc = b->objects.put(b->objects.self, "job", number, (size_t)length, etag, NULL, e);
     return rc == -(int)TM_EEXISTS ? tm_error_set(e, TM_EIO, "%s: another job claims it at this moment", b->where) : rc;
 }
 
@@ -230,7 +231,7 @@ static int bucket_seal(struct tm_copy_store *store, uint64_t set, const void *ma
     char name[NAME_BYTES];
     assert(set > 0 && length > 0);
     manifest_name(set, name);
-    int rc = tm_s3__put(b->s3, name, manifest, length, NULL, NULL, e);
+    int rc = b->objects.put(b->objects.self, name, manifest, length, NULL, NULL, e);
     if (rc != 0) return rc;
     (void)pthread_mutex_lock(&b->lock);
     if (b->job == 0) b->etag[0] = '\0'; /* nobody's: it takes what is there, each time */
@@ -251,7 +252,7 @@ static int list_one(struct bucket *b, uint64_t set, tm_sealed_set_f each, void *
     manifest_name(set, name);
     (void)snprintf(where, sizeof where, "%s/%s", b->where, name);
     tm_text_init(&text, TM_MESSAGE_BYTES_MAX);
-    int rc = tm_s3__get(b->s3, name, &text, NULL, e);
+    int rc = b->objects.get(b->objects.self, name, &text, NULL, e);
     if (rc == 0)
         rc = each(context,
                   &(struct tm_sealed_set){.set = set, .where = where, .manifest = text.data, .length = text.length}, e);
@@ -274,7 +275,8 @@ static int bucket_list(struct tm_copy_store *store, tm_sealed_set_f each, void *
 
 static int remove_one(void *context, const char *name, struct tm_error *e)
 {
-    return tm_s3__remove(context, name, e);
+    const struct tm_objects *objects = context;
+    return objects->remove(objects->self, name, e);
 }
 
 /* The manifest first: what it names is whole before anything else forgets it. */
@@ -284,10 +286,10 @@ static int bucket_drop(struct tm_copy_store *store, uint64_t set, struct tm_erro
     char name[NAME_BYTES];
     assert(set > 0);
     manifest_name(set, name);
-    int rc = tm_s3__remove(b->s3, name, e);
+    int rc = b->objects.remove(b->objects.self, name, e);
     (void)snprintf(name, sizeof name, "set-%" PRIu64 "/", set);
-    if (rc == 0) rc = tm_s3__abort_uploads(b->s3, name, e);
-    if (rc == 0) rc = tm_s3__each(b->s3, name, false, remove_one, b->s3, e);
+    if (rc == 0) rc = b->objects.abort_uploads(b->objects.self, name, e);
+    if (rc == 0) rc = b->objects.each(b->objects.self, name, false, remove_one, &b->objects, e);
     return rc;
 }
 
@@ -303,7 +305,7 @@ static int bucket_put(struct tm_copy_store *store, const struct tm_copy_name *na
     if (rc != 0) return rc;
     part_name(name->set, name->layer, part);
     size_t length = tm_copy_file__prepare(name, block);
-    return tm_s3__upload(b->s3, part, block->data - TM_BLOCK_HEAD, length, e);
+    return b->objects.upload(b->objects.self, part, block->data - TM_BLOCK_HEAD, length, e);
 }
 
 /* A part of known size into a block of its own. */
@@ -318,7 +320,7 @@ static int get_sized(struct bucket *b, const char *part, uint64_t size, struct t
     struct tm_block *block = tm_block_create(pool, (size_t)size);
     if (block == NULL) return tm_error_nomem(e);
     uint8_t *file = block->data - TM_BLOCK_HEAD;
-    int rc = tm_s3__download(b->s3, part, file, length, &total, e);
+    int rc = b->objects.download(b->objects.self, part, file, length, &total, e);
     if (rc == 0 && total != length)
         rc = tm_error_set(e, TM_EINPUT, "%s/%s: has %" PRIu64 " bytes, not %zu", b->where, part, total, length);
     if (rc == 0 && (rc = tm_copy_file_decode(file, length, &name, &data, e)) != 0)
@@ -341,7 +343,7 @@ static int find_size(struct bucket *b, const char *part, uint64_t *out, struct t
     char head[TM_BLOCK_HEAD];
     uint64_t total = 0;
     struct tm_copy_name name = {.set = 0};
-    int rc = tm_s3__download(b->s3, part, head, sizeof head, &total, e);
+    int rc = b->objects.download(b->objects.self, part, head, sizeof head, &total, e);
     if (rc == 0) rc = tm_copy_file__head(head, &name, e);
     if (rc == 0) *out = name.size;
     return rc;
@@ -383,16 +385,16 @@ static int bucket_check(struct tm_copy_store *store, struct tm_error *e)
     struct tm_text back;
     bool listed = false;
     tm_text_init(&back, sizeof word);
-    int rc = tm_s3__put(b->s3, "check", word, sizeof word - 1, NULL, NULL, e);
-    if (rc == 0) rc = tm_s3__get(b->s3, "check", &back, NULL, e);
+    int rc = b->objects.put(b->objects.self, "check", word, sizeof word - 1, NULL, NULL, e);
+    if (rc == 0) rc = b->objects.get(b->objects.self, "check", &back, NULL, e);
     if (rc == 0 && strcmp(tm_text_string(&back), word) != 0)
         rc = tm_error_set(e, TM_EIO, "%s/check: the data read differs from the data written", b->where);
-    if (rc == 0) rc = tm_s3__each(b->s3, "check", true, take_any, &listed, e);
+    if (rc == 0) rc = b->objects.each(b->objects.self, "check", true, take_any, &listed, e);
     if (rc == 0 && !listed) rc = tm_error_set(e, TM_EIO, "%s: what was written is not listed", b->where);
     /* A service that ignores conditions would let two coordinators name the newest set. */
-    if (rc == 0 && tm_s3__put(b->s3, "check", word, sizeof word - 1, "", NULL, NULL) != -(int)TM_EEXISTS)
+    if (rc == 0 && b->objects.put(b->objects.self, "check", word, sizeof word - 1, "", NULL, NULL) != -(int)TM_EEXISTS)
         rc = tm_error_set(e, TM_EIO, "%s: the service ignores If-None-Match, so copies are not safe there", b->where);
-    if (rc == 0) rc = tm_s3__remove(b->s3, "check", e);
+    if (rc == 0) rc = b->objects.remove(b->objects.self, "check", e);
     tm_text_deinit(&back);
     return rc;
 }
@@ -400,17 +402,17 @@ static int bucket_check(struct tm_copy_store *store, struct tm_error *e)
 static void bucket_close(struct tm_copy_store *store)
 {
     struct bucket *b = bucket_of(store);
-    tm_s3__destroy(b->s3);
+    b->objects.close(b->objects.self);
     (void)pthread_mutex_destroy(&b->lock);
     tm_free(b);
 }
 
-int tm_copy_s3__open(struct tm_env *env, const char *place, uint64_t job, struct tm_copy_store **out,
-                     struct tm_error *e)
+int tm_copy_bucket__open(struct tm_env *env, const char *place, uint64_t job, struct tm_copy_store **out,
+                         struct tm_error *e)
 {
     struct bucket *b = tm_calloc(1, sizeof *b);
     if (b == NULL) return tm_error_nomem(e);
-    int rc = tm_s3__create(env, place, &b->s3, e);
+    int rc = tm_objects__open(env, place, &b->objects, e);
     if (rc != 0) {
         tm_free(b);
         return rc;

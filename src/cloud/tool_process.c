@@ -1,5 +1,4 @@
-/* One command of Slurm at a time: started, read, and given up when it takes too long. */
-#include "cloud/slurm_internal.h"
+#include "cloud/tool_process.h"
 
 #include <signal.h>
 
@@ -10,8 +9,8 @@ static int64_t now_ms(struct tm_env *env)
     return env->monotonic_ns(env) / 1000000;
 }
 
-int tm_slurm_process__start(struct tm_slurm__process *p, struct tm_env *env, const char *const *argv, int64_t limit_ms,
-                            struct tm_error *e)
+int tm_tool_process__start(struct tm_tool__process *p, struct tm_env *env, const char *const *argv, int64_t limit_ms,
+                           struct tm_error *e)
 {
     struct tm_process_options options = {.argv = argv, .group = true, .captured = &p->output};
     tm_text_clear(&p->text);
@@ -26,7 +25,7 @@ int tm_slurm_process__start(struct tm_slurm__process *p, struct tm_env *env, con
     return 0;
 }
 
-static void read_output(struct tm_slurm__process *p, struct tm_env *env)
+static void read_output(struct tm_tool__process *p, struct tm_env *env)
 {
     char piece[PIECE];
     size_t got = 0;
@@ -42,7 +41,7 @@ static void read_output(struct tm_slurm__process *p, struct tm_env *env)
     }
 }
 
-static void close_all(struct tm_slurm__process *p, struct tm_env *env)
+static void close_all(struct tm_tool__process *p, struct tm_env *env)
 {
     if (p->output >= 0) env->net_close(env, p->output);
     if (p->handle >= 0) env->net_close(env, p->handle);
@@ -50,7 +49,7 @@ static void close_all(struct tm_slurm__process *p, struct tm_env *env)
     p->pid = 0;
 }
 
-void tm_slurm_process__stop(struct tm_slurm__process *p, struct tm_env *env)
+void tm_tool_process__stop(struct tm_tool__process *p, struct tm_env *env)
 {
     int status = 0;
     if (p->pid == 0) return;
@@ -59,7 +58,7 @@ void tm_slurm_process__stop(struct tm_slurm__process *p, struct tm_env *env)
     close_all(p, env);
 }
 
-bool tm_slurm_process__step(struct tm_slurm__process *p, struct tm_env *env, int *out_status)
+bool tm_tool_process__step(struct tm_tool__process *p, struct tm_env *env, int *out_status)
 {
     int status = 0;
     if (p->pid == 0) return false;
@@ -71,12 +70,12 @@ bool tm_slurm_process__step(struct tm_slurm__process *p, struct tm_env *env, int
         return true;
     }
     if (now_ms(env) < p->deadline_ms) return false;
-    tm_slurm_process__stop(p, env);
+    tm_tool_process__stop(p, env);
     *out_status = -1;
     return true;
 }
 
-size_t tm_slurm_process__watch(const struct tm_slurm__process *p, int handles[2])
+size_t tm_tool_process__watch(const struct tm_tool__process *p, int handles[2])
 {
     size_t count = 0;
     if (p->pid == 0) return 0;

@@ -1,15 +1,16 @@
-/* The store of copies in S3. Names of places need no service; the rest does: tests/clouds/run starts one on loopback,
- * and says where it is and that it may be used (TIDEMILL_TEST_S3, a bucket's name). */
+/* The store of copies in a bucket. Names of places need no service; the rest does: tests/clouds/run starts S3 and
+ * Azure's blobs on loopback, and says what may be used (TIDEMILL_TEST_BUCKET: "s3://BUCKET" or "az://CONTAINER"). */
 #include "base/test/harness.h"
-#include "store/s3.h"
+#include "store/objects.h"
 #include "store/test/copy_store_suite.h"
+#include "web/azure.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 static const char *bucket_of_tests(void)
 {
-    const char *name = getenv("TIDEMILL_TEST_S3");
+    const char *name = getenv("TIDEMILL_TEST_BUCKET");
     if (name == NULL) skip();
     return name;
 }
@@ -31,7 +32,7 @@ static struct tm_copy_store *open_bucket(void *context, uint64_t job)
 static struct bucket_place make_place(const char *name)
 {
     struct bucket_place place;
-    (void)snprintf(place.place, sizeof place.place, "s3://%s/%d/%s", bucket_of_tests(), (int)getpid(), name);
+    (void)snprintf(place.place, sizeof place.place, "%s/%d/%s", bucket_of_tests(), (int)getpid(), name);
     return place;
 }
 
@@ -58,12 +59,14 @@ static void test_places(void **state)
                 {"s3://ti/x", NULL, NULL},
                 {"s3:///x", NULL, NULL},
                 {"s3://", NULL, NULL},
+                {"az://tide/x", "tide", "x"},
+                {"az://Tide/x", NULL, NULL},
                 {"gs://tide/x", NULL, NULL},
                 {"s3://a123456789012345678901234567890123456789012345678901234567890123/x", NULL, NULL}};
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        char bucket[TM_S3_BUCKET_MAX] = "";
-        char prefix[TM_S3_PREFIX_MAX] = "";
-        int rc = tm_s3__place(rows[i].place, bucket, prefix, NULL);
+        char bucket[TM_BUCKET_MAX] = "";
+        char prefix[TM_PREFIX_MAX] = "";
+        int rc = tm_objects_place(rows[i].place, bucket, prefix, NULL);
         assert_row((rc == 0) == (rows[i].bucket != NULL), "%s: %d", rows[i].place, rc);
         if (rc != 0) continue;
         assert_row_string(rows[i].place, bucket, rows[i].bucket);
@@ -135,23 +138,67 @@ static void test_drop(void **state)
     struct bucket_place place = make_place("drop");
     struct tm_copy_store *store = open_bucket(&place, 0);
     struct tm_block_pool *pool = tm_block_pool_create();
-    struct tm_s3 *s3 = NULL;
+    struct tm_objects objects;
     int count = 0;
-    assert_int_equal(tm_s3__create(tm_env_real(), place.place, &s3, NULL), 0);
+    assert_int_equal(tm_objects__open(tm_env_real(), place.place, &objects, NULL), 0);
     for (uint32_t l = 0; l < 5; l++) {
         assert_int_equal(suite_put(store, pool, 1, l, 100), 0);
         assert_int_equal(suite_put(store, pool, 12, l, 100), 0);
     }
-    assert_int_equal(tm_s3__put(s3, "set-x.manifest", "x", 1, NULL, NULL, NULL), 0);
-    assert_int_equal(tm_s3__put(s3, "set-0.manifest", "x", 1, NULL, NULL, NULL), 0);
+    assert_int_equal(objects.put(objects.self, "set-x.manifest", "x", 1, NULL, NULL, NULL), 0);
+    assert_int_equal(objects.put(objects.self, "set-0.manifest", "x", 1, NULL, NULL, NULL), 0);
     assert_int_equal(store->seal(store, 12, "twelve", 6, NULL), 0);
     suite_lists(store, "12:twelve ");
     assert_int_equal(store->drop(store, 1, NULL), 0);
-    assert_int_equal(tm_s3__each(s3, "set-1/", false, count_one, &count, NULL), 0);
+    assert_int_equal(objects.each(objects.self, "set-1/", false, count_one, &count, NULL), 0);
     assert_int_equal(count, 0);
-    assert_int_equal(tm_s3__each(s3, "set-12/", false, count_one, &count, NULL), 0);
+    assert_int_equal(objects.each(objects.self, "set-12/", false, count_one, &count, NULL), 0);
     assert_int_equal(count, 5);
-    tm_s3__destroy(s3);
+    objects.close(objects.self);
+    tm_block_pool_destroy(pool);
+    store->close(store);
+}
+
+/* Blocks of an upload that was torn go with their set. */
+static void test_half_upload(void **state)
+{
+    (void)state;
+    struct bucket_place place = make_place("half");
+    if (strncmp(place.place, "az://", 5) != 0) skip();
+    struct tm_copy_store *store = open_bucket(&place, 0);
+    struct tm_block_pool *pool = tm_block_pool_create();
+    struct tm_azure *azure = NULL;
+    struct tm_web *web = NULL;
+    struct tm_web_answer answer;
+    char path[300];
+    assert_int_equal(tm_azure_create(tm_env_real(), &azure, NULL), 0);
+    assert_int_equal(tm_web_create(tm_env_real(), &web, NULL), 0);
+    (void)snprintf(path, sizeof path, "%s/set-3/layer-0.tmcopy", place.place + 4);
+    struct tm_azure_request request = {.azure = azure,
+                                       .method = "PUT",
+                                       .path = path,
+                                       .query = {{"comp", "block"}, {"blockid", "AAAA"}},
+                                       .query_count = 2,
+                                       .body = "half",
+                                       .length = 4,
+                                       .deadline_ms = 10000,
+                                       .tries_max = 1};
+    struct tm_azure_request blocks = request;
+    blocks.method = "GET";
+    blocks.query[0].value = "blocklist";
+    blocks.query[1] = (struct tm_web_pair){"blocklisttype", "all"};
+    blocks.body = NULL;
+    blocks.length = 0;
+    assert_int_equal(tm_azure_ask(web, &request, &answer, NULL), 0);
+    assert_int_equal(answer.status, 201);
+    tm_web_answer_deinit(&answer);
+    assert_int_equal(suite_put(store, pool, 3, 1, 100), 0);
+    assert_int_equal(store->drop(store, 3, NULL), 0);
+    assert_int_equal(tm_azure_ask(web, &blocks, &answer, NULL), 0);
+    assert_int_equal(answer.status, 404);
+    tm_web_answer_deinit(&answer);
+    tm_web_destroy(web);
+    tm_azure_destroy(azure);
     tm_block_pool_destroy(pool);
     store->close(store);
 }
@@ -160,16 +207,17 @@ static void test_drop(void **state)
 static void test_errors(void **state)
 {
     (void)state;
-    (void)bucket_of_tests();
+    bool azure = strncmp(bucket_of_tests(), "az", 2) == 0;
     struct tm_copy_store *store = NULL;
     struct tm_error e;
     uint64_t set = 0;
-    assert_int_equal(tm_copy_store_open(tm_env_real(), "s3://no-such-bucket/a", 0, &store, NULL), 0);
+    const char *place = azure ? "az://no-such-bucket/a" : "s3://no-such-bucket/a";
+    assert_int_equal(tm_copy_store_open(tm_env_real(), place, 0, &store, NULL), 0);
     assert_int_equal(store->check(store, &e), -(int)TM_EIO);
-    assert_error_has(e, "there is no bucket no-such-bucket: create it");
+    assert_error_has(e, "no-such-bucket: create it");
     assert_int_equal(store->newest(store, &set, &e), -(int)TM_EIO);
     store->close(store);
 }
 
 TM_TEST_MAIN(TM_TEST(test_places), TM_TEST(test_suite), TM_TEST(test_large), TM_TEST(test_two_coordinators),
-             TM_TEST(test_drop), TM_TEST(test_errors))
+             TM_TEST(test_drop), TM_TEST(test_half_upload), TM_TEST(test_errors))

@@ -1,0 +1,144 @@
+"""SkyPilot as a cloud of `tidemill run --cloud skypilot`: one call of this program is one order, and one answer.
+
+    skypilot.py list PREFIX
+    skypilot.py create NAME TASK FOLDER PROGRAM MARKET TICKET    (TICKET: a file, which is removed)
+    skypilot.py delete NAME
+
+It talks to SkyPilot's API server by SkyPilot's own Python SDK, which has typed answers; the `sky` command prints for people.
+Nothing waits for a cluster: a launch is asked for, and the next list says what became of it. The answer is one line,
+"TM-ANSWER " and JSON; whatever SkyPilot prints beside it is left alone.
+
+TASK is a SkyPilot task or a Tidemill job, which has the same words for what is rented: resources, envs, secrets, setup, workdir,
+file_mounts and config go to SkyPilot as they are. A cluster has one node, which runs Tidemill's agent in place of the task's `run`.
+"""
+import json
+import os
+import sys
+
+KEPT = ("resources", "envs", "secrets", "setup", "workdir", "file_mounts", "config")
+IDLE_MINUTES = 10  # after its agent has ended a cluster goes by itself, if nobody is there to end it
+RUN = """chmod +x ~/.tidemill-agent/tidemill
+here=$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)
+case "${SKYPILOT_CLUSTER_INFO:-}" in
+*AWS*) notice=aws ;;
+*GCP*) notice=gcp ;;
+*Azure*) notice=azure ;;
+*) notice=none ;;
+esac
+exec ~/.tidemill-agent/tidemill agent --host "$here" --notice "$notice"
+"""
+
+
+def field(thing, name):
+    """Of a record: SkyPilot's are models in some releases and dictionaries in others."""
+    return thing.get(name) if isinstance(thing, dict) else getattr(thing, name, None)
+
+
+def word(value):
+    """The plain name of an enumeration's value, or of a text."""
+    return str(getattr(value, "value", value) or "").upper()
+
+
+def task_config(document, name, folder, program, market, ticket):
+    """The task of one cluster: what the user says of machines, and an agent that joins."""
+    config = {key: document[key] for key in KEPT if document.get(key) is not None}
+    config["name"] = name
+    config["num_nodes"] = 1
+    resources = dict(config.get("resources") or {})
+    resources["use_spot"] = market == "spot"
+    config["resources"] = resources
+    mounts = dict(config.get("file_mounts") or {})
+    mounts["~/.tidemill-agent/tidemill"] = program
+    if document.get("run"):  # the worker runs where the job stands, by the same name
+        mounts.setdefault(folder, folder)
+    config["file_mounts"] = mounts
+    config["secrets"] = {**(config.get("secrets") or {}), "TIDEMILL_TICKET": ticket}
+    config["run"] = RUN
+    return config
+
+
+def price_of(record):
+    """Dollars an hour, where SkyPilot's catalogue says; None: it does not."""
+    try:
+        handle = field(record, "handle")
+        return handle.launched_resources.get_cost(3600) * handle.launched_nodes
+    except Exception:  # pylint: disable=broad-except  # a price is good to know, not more
+        return None
+
+
+def row_of(record):
+    status = word(field(record, "status"))
+    kind = word(field(record, "init_kind"))
+    phase = {"UP": "running", "INIT": "pending"}.get(status, "ended")
+    if status == "INIT" and kind == "UNHEALTHY":  # a node is gone, or does not answer
+        phase = "ended"
+    return {"name": field(record, "name"), "phase": phase, "zone": field(record, "region") or "", "price": price_of(record),
+            "words": (field(record, "init_status_reason") or "") if phase == "ended" else ""}
+
+
+def open_requests(sky, prefix):
+    """Launches that the API server has not finished: their clusters may not be in its table yet."""
+    found = {}
+    for request in sky.api_status():
+        name = field(request, "cluster_name") or ""
+        if name.startswith(prefix) and "launch" in (field(request, "name") or "") \
+                and word(field(request, "status")) in ("PENDING", "RUNNING"):
+            found.setdefault(name, []).append(field(request, "request_id"))
+    return found
+
+
+def rows(sky, prefix):
+    requests = open_requests(sky, prefix)  # before the table: one that ends meanwhile is in it
+    records = sky.get(sky.status(refresh=sky.StatusRefreshMode.AUTO))
+    found = {row["name"]: row for row in map(row_of, records) if row["name"].startswith(prefix)}
+    for name in requests:
+        found.setdefault(name, {"name": name, "phase": "pending"})
+    return list(found.values())
+
+
+def create(sky, name, path, folder, program, market, ticket_file):
+    import yaml  # SkyPilot needs it, too
+
+    with open(ticket_file, encoding="utf-8") as file:
+        ticket = file.read().strip()
+    os.remove(ticket_file)
+    with open(path, encoding="utf-8") as file:
+        document = yaml.safe_load(file) or {}
+    os.chdir(folder)  # names of files are meant from there
+    task = sky.Task.from_yaml_config(task_config(document, name, folder, program, market, ticket))
+    sky.launch(task, cluster_name=name, idle_minutes_to_autostop=IDLE_MINUTES, down=True)
+    return {"outcome": "done"}
+
+
+def delete(sky, name):
+    requests = open_requests(sky, name).get(name)
+    records = sky.get(sky.status(cluster_names=[name]))
+    if not requests and not records:
+        return {"outcome": "gone"}
+    if requests:
+        sky.api_cancel(requests)
+    if records:
+        sky.down(name)
+    return {"outcome": "done"}
+
+
+def answer(words):
+    try:
+        import sky
+    except ImportError as error:
+        return {"outcome": "missing", "words": f"{error} ({sys.executable})"}
+    try:
+        if words[0] == "list":
+            return {"outcome": "done", "rows": rows(sky, words[1])}
+        if words[0] == "create":
+            return create(sky, *words[1:])
+        return delete(sky, words[1])
+    except Exception as error:  # pylint: disable=broad-except  # what SkyPilot says is the answer
+        kind = type(error).__name__
+        final = kind in ("ValueError", "InvalidSkyPilotConfigError", "NoCloudAccessError", "ResourcesUnavailableError", "TypeError",
+                         "InvalidClusterNameError", "NotSupportedError", "PermissionDeniedError", "FileNotFoundError")
+        return {"outcome": "refused" if final else "no-answer", "words": f"{kind}: {error}"[:240]}
+
+
+if __name__ == "__main__":
+    print("\nTM-ANSWER " + json.dumps(answer(sys.argv[1:])), flush=True)

@@ -1,0 +1,334 @@
+/* What the AWS cloud asks of EC2 and S3. */
+#include "base/alloc.h"
+#include "base/calendar.h"
+#include "base/log.h"
+#include "cloud/aws_check.h"
+#include "cloud/aws_internal.h"
+#include "cloud/aws_user_data.h"
+#include "cloud/rented.h"
+
+#include <inttypes.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SILENCE_MS = 15 * 60000,
+    LIFE_MS = 6 * 24 * 3600000, /* URLs are good for 7 days */
+    URL_S = 7 * 24 * 3600 - 60,
+    PROGRAM_URL_S = 6 * 3600,
+    UPLOAD_MS = 10 * 60000,
+    OBJECT_MS = 60000,
+    TRIES = 6,
+    RUN_TRIES = 2, /* a refusal for want of capacity is a 500, too, and no reason to ask on */
+    URL_MAX = 16384,
+    ARENA_MAX = 64 << 20
+};
+
+static int64_t or_usual(int64_t value, int64_t usual)
+{
+    return value > 0 ? value : usual;
+}
+
+/* ---- objects ---- */
+
+void tm_aws__make_object(struct tm_aws__cloud *c, size_t at, const char *what, const char *method, char *key,
+                         struct tm_aws_request *out)
+{
+    const char *prefix = c->options.prefix;
+    const char *token = at == SIZE_MAX ? "" : c->vms.vms[at].token;
+    (void)snprintf(key, TM_AWS_KEY_MAX, "/%.500s%svm/%s%s%.100s", prefix, prefix[0] != '\0' ? "/" : "", token,
+                   token[0] != '\0' ? "." : "", what);
+    *out = (struct tm_aws_request){.aws = c->aws,
+                                   .service = "s3",
+                                   .region = c->bucket_region[0] != '\0' ? c->bucket_region : NULL,
+                                   .bucket = c->options.bucket,
+                                   .method = method,
+                                   .path = key,
+                                   .deadline_ms = OBJECT_MS,
+                                   .tries_max = TRIES};
+}
+
+static int put_url(struct tm_aws__cloud *c, size_t at, const char *what, const char *method, int64_t seconds,
+                   struct tm_text *out, struct tm_error *e)
+{
+    struct tm_aws_request request;
+    char key[TM_AWS_KEY_MAX];
+    tm_aws__make_object(c, at, what, method, key, &request);
+    return tm_aws_url(&request, seconds, out, e);
+}
+
+/* ---- renting ---- */
+
+static int print_user_data(struct tm_aws__cloud *c, size_t at, struct tm_text *out, struct tm_error *e)
+{
+    const struct tm_aws_options *o = &c->options;
+    const struct tm_cloud_instance *instance = &c->vms.instances[at];
+    struct tm_text program, ticket_url, log_url;
+    char word[TM_AWS_TICKET_MAX];
+    char name[128];
+    tm_text_init(&program, URL_MAX);
+    tm_text_init(&ticket_url, URL_MAX);
+    tm_text_init(&log_url, URL_MAX);
+    (void)snprintf(name, sizeof name, "program-%s", c->sha256);
+    int rc = o->ticket(o->context, instance->id, instance->kind == TM_INSTANCE_ON_DEMAND, word, e);
+    if (rc == 0) rc = put_url(c, SIZE_MAX, name, "GET", PROGRAM_URL_S, &program, e);
+    if (rc == 0) rc = put_url(c, at, "ticket", "GET", URL_S, &ticket_url, e);
+    if (rc == 0) rc = put_url(c, at, "log", "PUT", URL_S, &log_url, e);
+    const struct tm_aws__user_data data = {.job = o->job,
+                                           .program = tm_text_string(&program),
+                                           .sha256 = c->sha256,
+                                           .ticket = word,
+                                           .ticket_url = tm_text_string(&ticket_url),
+                                           .log_url = tm_text_string(&log_url),
+                                           .variables = o->variables != NULL ? o->variables : "",
+                                           .setup = o->setup,
+                                           .silence_s = or_usual(o->silence_ms, SILENCE_MS) / 1000,
+                                           .life_s = or_usual(o->life_ms, LIFE_MS) / 1000};
+    if (rc == 0) rc = tm_aws__print_user_data(&data, out, e);
+    tm_text_deinit(&program);
+    tm_text_deinit(&ticket_url);
+    tm_text_deinit(&log_url);
+    return rc;
+}
+
+static int put_user_data(struct tm_aws__cloud *c, size_t at, struct tm_ec2_call *call, struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, 4 * TM_AWS_USER_DATA_MAX);
+    int rc = print_user_data(c, at, &text, e);
+    unsigned char *coded = rc == 0 ? tm_alloc(text.length / 3 * 4 + 8) : NULL;
+    if (rc == 0 && coded == NULL) rc = tm_error_nomem(e);
+    if (rc == 0) {
+        (void)EVP_EncodeBlock(coded, (const unsigned char *)text.data, (int)text.length);
+        tm_ec2__put(call, "UserData", (const char *)coded);
+    }
+    tm_free(coded);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+static void put_tags(struct tm_aws__cloud *c, size_t at, const char *resource, int number, struct tm_ec2_call *call)
+{
+    const struct tm_aws_options *o = &c->options;
+    char until[TM_CALENDAR_TEXT_MAX];
+    char run[24];
+    char pool[16];
+    char name[80];
+    int64_t life_ms = or_usual(o->life_ms, LIFE_MS);
+    (void)snprintf(run, sizeof run, "%016" PRIx64, o->run);
+    (void)snprintf(pool, sizeof pool, "%d", c->vms.instances[at].pool);
+    const char *const tags[][2] = {
+        {TM_RENTED_TAG, o->job},
+        {TM_AWS_TAG_OWNER, o->owner},
+        {TM_AWS_TAG_UNTIL, tm_calendar_print((c->env->now_ms(c->env) + life_ms) / 1000 * 1000, until)},
+        {TM_AWS_TAG_RUN, run},
+        {TM_AWS_TAG_POOL, pool},
+        {TM_AWS_TAG_TOKEN, c->vms.vms[at].token},
+        {"Name", o->job}};
+    (void)snprintf(name, sizeof name, "TagSpecification.%d.ResourceType", number);
+    tm_ec2__put(call, name, resource);
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+        (void)snprintf(name, sizeof name, "TagSpecification.%d.Tag.%zu.Key", number, i + 1);
+        tm_ec2__put(call, name, tags[i][0]);
+        (void)snprintf(name, sizeof name, "TagSpecification.%d.Tag.%zu.Value", number, i + 1);
+        tm_ec2__put(call, name, tags[i][1]);
+    }
+}
+
+/* A zone has a letter behind its region's number. */
+static bool is_zone(const char *text)
+{
+    size_t length = strlen(text);
+    return length > 1 && text[length - 1] >= 'a' && text[length - 1] <= 'z';
+}
+
+/* As the catalogue calls it: the same zone for every account, "use2-az3". */
+static bool is_zone_id(const char *text)
+{
+    return strstr(text, "-az") != NULL;
+}
+
+static void put_machine(struct tm_aws__cloud *c, const struct tm_cloud_pool *pool, struct tm_ec2_call *call)
+{
+    const struct tm_aws_options *o = &c->options;
+    tm_ec2__put(call, "ImageId", c->image);
+    tm_ec2__put(call, "InstanceType", pool->type);
+    tm_ec2__put(call, "MinCount", "1");
+    tm_ec2__put(call, "MaxCount", "1");
+    tm_ec2__put(call, "InstanceInitiatedShutdownBehavior", "terminate");
+    tm_ec2__put(call, "MetadataOptions.HttpTokens", "required");
+    tm_ec2__put(call, "MetadataOptions.HttpPutResponseHopLimit", "1");
+    if (o->subnet != NULL) tm_ec2__put(call, "SubnetId", o->subnet);
+    if (o->security_group != NULL) tm_ec2__put(call, "SecurityGroupId.1", o->security_group);
+    if (o->profile != NULL) tm_ec2__put(call, "IamInstanceProfile.Name", o->profile);
+    if (is_zone_id(pool->zone))
+        tm_ec2__put(call, "Placement.AvailabilityZoneId", pool->zone);
+    else if (is_zone(pool->zone))
+        tm_ec2__put(call, "Placement.AvailabilityZone", pool->zone);
+    if (pool->kind == TM_INSTANCE_SPOT) {
+        tm_ec2__put(call, "InstanceMarketOptions.MarketType", "spot");
+        tm_ec2__put(call, "InstanceMarketOptions.SpotOptions.SpotInstanceType", "one-time");
+        tm_ec2__put(call, "InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior", "terminate");
+    }
+    if (o->disk_gb > 0) {
+        char size[24];
+        (void)snprintf(size, sizeof size, "%" PRId64, o->disk_gb);
+        tm_ec2__put(call, "BlockDeviceMapping.1.DeviceName", "/dev/sda1");
+        tm_ec2__put(call, "BlockDeviceMapping.1.Ebs.VolumeSize", size);
+        tm_ec2__put(call, "BlockDeviceMapping.1.Ebs.VolumeType", "gp3");
+        tm_ec2__put(call, "BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true");
+    }
+}
+
+int tm_aws__make_run(struct tm_aws__cloud *c, size_t at, struct tm_ec2_call *call, struct tm_error *e)
+{
+    struct tm_aws__vm *vm = &c->vms.vms[at];
+    const struct tm_cloud_pool *pool = &c->pools[c->vms.instances[at].pool];
+    tm_ec2__init(call, c->aws, NULL, "RunInstances");
+    call->request.tries_max = RUN_TRIES;
+    if (vm->kept) { /* asked before: the same words */
+        tm_text_clear(&call->form);
+        return tm_aws__read_form(c, vm->token, &call->form, e);
+    }
+    (void)snprintf(vm->token, sizeof vm->token, "tm-%016" PRIx64 "-%016" PRIx64, c->options.run,
+                   c->env->random_u64(c->env));
+    tm_ec2__put(call, "ClientToken", vm->token);
+    put_machine(c, pool, call);
+    put_tags(c, at, "instance", 1, call);
+    put_tags(c, at, "volume", 2, call);
+    int rc = put_user_data(c, at, call, e);
+    if (rc == 0) rc = tm_text_status(&call->form, e);
+    return rc == 0 ? tm_aws__write_note(c, at, tm_text_string(&call->form), e) : rc;
+}
+
+/* ---- the rest of EC2 ---- */
+
+void tm_aws__make_describe(struct tm_aws__cloud *c, struct tm_ec2_call *call)
+{
+    char run[24];
+    (void)snprintf(run, sizeof run, "%016" PRIx64, c->options.run);
+    tm_ec2__init(call, c->aws, NULL, "DescribeInstances");
+    tm_ec2__put(call, "Filter.1.Name", "tag:" TM_AWS_TAG_RUN);
+    tm_ec2__put(call, "Filter.1.Value.1", run);
+    tm_ec2__put(call, "MaxResults", "1000");
+    if (c->next_page[0] != '\0') tm_ec2__put(call, "NextToken", c->next_page);
+}
+
+void tm_aws__make_terminate(struct tm_aws__cloud *c, size_t at, struct tm_ec2_call *call)
+{
+    tm_ec2__init(call, c->aws, NULL, "TerminateInstances");
+    tm_ec2__put(call, "InstanceId.1", c->vms.vms[at].id);
+}
+
+void tm_aws__make_prices(struct tm_aws__cloud *c, struct tm_ec2_call *call)
+{
+    char now[TM_CALENDAR_TEXT_MAX];
+    char name[32];
+    int number = 0;
+    tm_ec2__init(call, c->aws, NULL, "DescribeSpotPriceHistory");
+    tm_ec2__put(call, "ProductDescription.1", "Linux/UNIX");
+    tm_ec2__put(call, "StartTime", tm_calendar_print(c->env->now_ms(c->env) / 1000 * 1000, now));
+    for (int i = 0; i < c->options.pool_count; i++) {
+        if (c->pools[i].kind != TM_INSTANCE_SPOT) continue;
+        (void)snprintf(name, sizeof name, "InstanceType.%d", ++number);
+        tm_ec2__put(call, name, c->pools[i].type);
+    }
+}
+
+/* ---- before anything is rented ---- */
+
+static int find_image(struct tm_aws__cloud *c, struct tm_error *e)
+{
+    struct tm_ec2_call call;
+    struct tm_arena arena;
+    struct tm_xml *root = NULL;
+    char code[128];
+    const char *newest = "";
+    if (c->options.image != NULL) {
+        (void)snprintf(c->image, sizeof c->image, "%s", c->options.image);
+        return 0;
+    }
+    tm_ec2__init(&call, c->aws, NULL, "DescribeImages");
+    tm_ec2__put(&call, "Owner.1", "amazon");
+    tm_ec2__put(&call, "Filter.1.Name", "name");
+    tm_ec2__put(&call, "Filter.1.Value.1", TM_AWS_IMAGE_NAME);
+    tm_arena_init(&arena, ARENA_MAX);
+    int rc = tm_ec2__ask(&call, c->web, &arena, &root, code, e);
+    const struct tm_xml *one = rc == 0 ? tm_xml_child(root, "imagesSet/item") : NULL;
+    for (; one != NULL; one = tm_xml_again(one)) {
+        if (strcmp(tm_xml_text(one, "creationDate"), newest) < 0) continue;
+        newest = tm_xml_text(one, "creationDate");
+        (void)snprintf(c->image, sizeof c->image, "%s", tm_xml_text(one, "imageId"));
+    }
+    if (rc == 0 && c->image[0] == '\0')
+        rc = tm_error_set(e, TM_EINPUT, "region %s has no image \"%s\"; name one: fleet: {aws: {image: ami-...}}",
+                          tm_aws_region(c->aws), TM_AWS_IMAGE_NAME);
+    tm_arena_deinit(&arena);
+    tm_ec2__deinit(&call);
+    return rc;
+}
+
+/* What became of a request for an object: 0, -TM_ENOTFOUND, or words. */
+static int judge(struct tm_aws__cloud *c, int rc, struct tm_web_answer *answer, struct tm_error *e)
+{
+    struct tm_aws_refusal why;
+    if (rc != 0) return rc;
+    int status = answer->status;
+    if (status >= 300) rc = tm_aws_refusal(answer, &why, e);
+    tm_web_answer_deinit(answer);
+    if (rc != 0 || status < 300) return rc;
+    bool unsaid = why.code[0] == '\0' && (status == 403 || status == 404); /* HEAD has no words */
+    if (unsaid || (status == 404 && strcmp(why.code, "NoSuchBucket") != 0))
+        return tm_error_set(e, TM_ENOTFOUND, "there is no such object");
+    return tm_error_set(e, TM_EINPUT,
+                        "bucket %s: the service answers %d %s: %s; `tidemill cloud check aws --bucket "
+                        "s3://%s/%s` says more",
+                        c->options.bucket, status, why.code, why.message, c->options.bucket, c->options.prefix);
+}
+
+static int ask_object(struct tm_aws__cloud *c, struct tm_aws_request *request, struct tm_error *e)
+{
+    struct tm_web_answer answer;
+    int rc = tm_aws_ask(c->web, request, &answer, e);
+    if (rc == 0 && answer.status >= 300 && answer.region[0] != '\0' && c->bucket_region[0] == '\0' &&
+        strcmp(answer.region, tm_aws_region(c->aws)) != 0) { /* it lies elsewhere */
+        (void)snprintf(c->bucket_region, sizeof c->bucket_region, "%s", answer.region);
+        tm_web_answer_deinit(&answer);
+        request->region = c->bucket_region;
+        rc = tm_aws_ask(c->web, request, &answer, e);
+    }
+    return judge(c, rc, &answer, e);
+}
+
+/* By its hash, so that it is brought once. */
+static int bring_program(struct tm_aws__cloud *c, struct tm_error *e)
+{
+    struct tm_aws_request request;
+    char key[TM_AWS_KEY_MAX];
+    char name[128];
+    const void *data = NULL;
+    size_t length = 0;
+    int rc = c->env->file_map(c->env, c->options.program, &data, &length, e);
+    if (rc != 0) return rc;
+    tm_sha256_hex(data, length, c->sha256);
+    (void)snprintf(name, sizeof name, "program-%s", c->sha256);
+    tm_aws__make_object(c, SIZE_MAX, name, "HEAD", key, &request);
+    rc = ask_object(c, &request, e);
+    if (rc == -(int)TM_ENOTFOUND) {
+        tm_log(TM_LOG_INFO, "bringing the program (%zu bytes) to s3://%s%s", length, c->options.bucket, key);
+        tm_aws__make_object(c, SIZE_MAX, name, "PUT", key, &request);
+        request.body = data;
+        request.length = length;
+        request.deadline_ms = UPLOAD_MS;
+        rc = ask_object(c, &request, e);
+    }
+    c->env->file_unmap(c->env, data, length);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "bringing the program to the bucket");
+}
+
+int tm_aws__prepare(struct tm_aws__cloud *c, struct tm_error *e)
+{
+    int rc = bring_program(c, e);
+    return rc == 0 ? find_image(c, e) : rc;
+}

@@ -1,0 +1,653 @@
+#include "cloud/aws_vms.h"
+
+#include "base/alloc.h"
+#include "base/debug.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    POLL_MIN_MS = 1000,
+    POLL_MAX_MS = 15000,
+    AGAIN_MS = 1000,
+    AGAIN_MAX_MS = 60000,
+    END_AGAIN_MS = 10000,
+    UNMADE_MS = 5000,
+    BLOCK_MS = 3 * 60000,
+    QUOTA_MS = 15 * 60000,
+    STOP_MS = 5 * 60000,
+    FAILED_MS = 2000, /* after a VM that never joined; doubled */
+    FAILED_DOUBLINGS = 7,
+    BELIEVE_MS = 60000, /* what AWS does not name for so long is not there: its answers lag behind */
+    PRICES_EVERY_MS = 5 * 60000,
+    START_LIMIT_MS = 30 * 60000,
+    MINIMUM_S = 60,
+    FREE_S = 3600,
+    EVENTS_MAX = 1 << 16
+};
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- events ---- */
+
+static int tell(struct tm_aws__vms *v, struct tm_cloud_event event, struct tm_error *e)
+{
+    if (v->event_first == v->event_count) v->event_first = v->event_count = 0;
+    int rc = tm_grow((void **)&v->events, &v->event_capacity, v->event_count + 1, sizeof *v->events, EVENTS_MAX);
+    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "too many pending events of AWS");
+    v->events[v->event_count++] = event;
+    tm_debug(TM_DEBUG_CLOUD, "aws: instance %" PRIu64 ": %s", event.instance, tm_cloud_event_kind_name(event.kind));
+    return 0;
+}
+
+bool tm_aws_vms__event(struct tm_aws__vms *v, struct tm_cloud_event *out)
+{
+    if (v->event_first == v->event_count) return false;
+    *out = v->events[v->event_first++];
+    return true;
+}
+
+static void look_soon(struct tm_aws__vms *v, int64_t now_ms)
+{
+    v->poll_ms = POLL_MIN_MS < v->poll_max_ms ? POLL_MIN_MS : v->poll_max_ms;
+    if (v->look_ms > now_ms + v->poll_ms) v->look_ms = now_ms + v->poll_ms;
+}
+
+/* Between 80% and 120% of it, so that many renters do not come back together. */
+static int64_t jittered(struct tm_aws__vms *v, int64_t ms)
+{
+    v->random += 0x9e3779b97f4a7c15U;
+    uint64_t x = v->random;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+    x ^= x >> 31;
+    return ms * 8 / 10 + (int64_t)(x % (uint64_t)(ms * 4 / 10 + 1));
+}
+
+/* ---- the bill ---- */
+
+static void pay(struct tm_aws__vms *v, size_t at, int64_t now_ms)
+{
+    struct tm_aws__vm *vm = &v->vms[at];
+    struct tm_cloud_instance *instance = &v->instances[at];
+    if (vm->id[0] == '\0' || vm->over || vm->paid_ms == INT64_MIN || now_ms <= vm->paid_ms) return;
+    double seconds = (double)(now_ms - vm->paid_ms) / 1000;
+    double price = isnan(instance->price_usd_h) ? 0 : instance->price_usd_h;
+    vm->paid_s += seconds;
+    vm->paid_usd += seconds / 3600 * price;
+    vm->paid_ms = now_ms;
+}
+
+static double short_s(const struct tm_aws__vm *vm)
+{
+    bool lacks = vm->minimum && vm->id[0] != '\0' && vm->paid_s < MINIMUM_S;
+    return lacks ? MINIMUM_S - vm->paid_s : 0;
+}
+
+struct tm_cloud_bill tm_aws_vms__bill(struct tm_aws__vms *v, int64_t now_ms)
+{
+    struct tm_cloud_bill sum = {.usd = {0}};
+    for (size_t i = 0; i < v->count; i++) {
+        struct tm_cloud_instance *instance = &v->instances[i];
+        pay(v, i, now_ms);
+        double price = isnan(instance->price_usd_h) ? 0 : instance->price_usd_h;
+        instance->bill_usd = v->vms[i].paid_usd + short_s(&v->vms[i]) / 3600 * price;
+        sum.usd[instance->pool] += instance->bill_usd;
+        sum.seconds[instance->pool] += v->vms[i].paid_s;
+    }
+    return sum;
+}
+
+void tm_aws_vms__priced(struct tm_aws__vms *v, const struct tm_aws__price *price, int64_t now_ms)
+{
+    for (int i = 0; i < v->pool_count; i++) {
+        struct tm_aws__pool *pool = &v->pools[i];
+        const char *zone = pool->about.zone;
+        bool here = strncmp(price->zone, zone, strlen(zone)) == 0; /* of a region: any of its zones */
+        if (pool->about.kind != TM_INSTANCE_SPOT || !here || strcmp(pool->about.type, price->type) != 0) continue;
+        pool->price_usd_h = price->usd_h;
+    }
+    for (size_t i = 0; i < v->count; i++) {
+        struct tm_cloud_instance *instance = &v->instances[i];
+        bool same = strcmp(instance->type, price->type) == 0 && strcmp(instance->zone, price->zone) == 0;
+        if (instance->kind != TM_INSTANCE_SPOT || v->vms[i].over || !same) continue;
+        pay(v, i, now_ms);
+        instance->price_usd_h = price->usd_h;
+    }
+}
+
+void tm_aws_vms__all_priced(struct tm_aws__vms *v, int64_t now_ms)
+{
+    v->pricing = false;
+    v->prices_ms = now_ms + PRICES_EVERY_MS;
+}
+
+/* ---- pools ---- */
+
+/* Asked for, booting or here, but for those that are about to go. */
+static int active(const struct tm_aws__vms *v, int pool)
+{
+    int count = 0;
+    for (size_t i = 0; i < v->count; i++)
+        count += v->instances[i].pool == pool && v->vms[i].step != TM_AWS_GONE &&
+                 v->instances[i].state != TM_INSTANCE_NOTICED;
+    return count;
+}
+
+static int most(const struct tm_aws__pool *pool)
+{
+    return pool->about.limit > 0 && pool->about.limit < pool->want ? pool->about.limit : pool->want;
+}
+
+static bool lacks(const struct tm_aws__vms *v, int pool)
+{
+    return most(&v->pools[pool]) > active(v, pool);
+}
+
+/* How many are missing because AWS has none. */
+static int tell_missing(struct tm_aws__vms *v, int pool, int64_t now_ms, struct tm_error *e)
+{
+    struct tm_aws__pool *p = &v->pools[pool];
+    int missing = p->retry_ms > now_ms && lacks(v, pool) ? most(p) - active(v, pool) : 0;
+    if (missing == p->missing) return 0;
+    p->missing = missing;
+    return tell(v, (struct tm_cloud_event){.kind = TM_CLOUD_REFUSED, .pool = pool, .count = missing, .time_ms = now_ms},
+                e);
+}
+
+static void block(struct tm_aws__vms *v, int pool, int64_t now_ms, int64_t ms)
+{
+    int64_t until_ms = now_ms + jittered(v, ms);
+    if (v->pools[pool].retry_ms < until_ms) v->pools[pool].retry_ms = until_ms;
+}
+
+static void back_off(struct tm_aws__vms *v, int pool, int64_t now_ms)
+{
+    struct tm_aws__pool *p = &v->pools[pool];
+    int doublings = p->failures < FAILED_DOUBLINGS ? p->failures : FAILED_DOUBLINGS;
+    p->failures++;
+    block(v, pool, now_ms, (int64_t)FAILED_MS << doublings);
+}
+
+/* ---- one VM ---- */
+
+static size_t find_vm(const struct tm_aws__vms *v, const struct tm_aws__row *row)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        if (v->vms[i].id[0] != '\0' && strcmp(v->vms[i].id, row->id) == 0) return i;
+        if (v->vms[i].id[0] == '\0' && row->token[0] != '\0' && strcmp(v->vms[i].token, row->token) == 0) return i;
+    }
+    return v->count;
+}
+
+static int add(struct tm_aws__vms *v, int pool, int64_t now_ms, size_t *out_at, struct tm_error *e)
+{
+    size_t need = v->count + 1;
+    int rc = tm_grow((void **)&v->instances, &v->instance_capacity, need, sizeof *v->instances, TM_AWS_VMS_MAX);
+    if (rc == 0) rc = tm_grow((void **)&v->vms, &v->vm_capacity, need, sizeof *v->vms, TM_AWS_VMS_MAX);
+    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "more than %d instances in one run", TM_AWS_VMS_MAX);
+    const struct tm_aws__pool *p = &v->pools[pool];
+    struct tm_cloud_instance *instance = &v->instances[v->count];
+    *instance = (struct tm_cloud_instance){.id = v->id_next++,
+                                           .pool = pool,
+                                           .kind = p->about.kind,
+                                           .state = TM_INSTANCE_STARTING,
+                                           .price_usd_h = p->price_usd_h,
+                                           .asked_ms = now_ms,
+                                           .arrived_ms = -1,
+                                           .noticed_ms = -1,
+                                           .gone_ms = -1};
+    (void)snprintf(instance->type, sizeof instance->type, "%s", p->about.type);
+    (void)snprintf(instance->zone, sizeof instance->zone, "%s", p->about.zone);
+    v->vms[v->count] = (struct tm_aws__vm){.step = TM_AWS_ASKED, .minimum = true};
+    *out_at = v->count++;
+    return 0;
+}
+
+static int leave(struct tm_aws__vms *v, size_t at, enum tm_instance_state state, int64_t now_ms, struct tm_error *e)
+{
+    struct tm_cloud_instance *instance = &v->instances[at];
+    bool here = tm_instance_is_here(instance);
+    if (v->vms[at].step == TM_AWS_GONE) return 0;
+    v->vms[at].step = TM_AWS_GONE;
+    instance->state = state;
+    instance->gone_ms = now_ms;
+    look_soon(v, now_ms);
+    if (!here) return 0; /* nobody was told of it */
+    return tell(v,
+                (struct tm_cloud_event){.kind = state == TM_INSTANCE_LOST ? TM_CLOUD_LOST : TM_CLOUD_RELEASED,
+                                        .instance = instance->id,
+                                        .pool = instance->pool,
+                                        .time_ms = now_ms,
+                                        .announced = instance->noticed_ms >= 0,
+                                        .status = -1},
+                e);
+}
+
+/* It is not wanted any more, wherever it stands. */
+static int drop(struct tm_aws__vms *v, size_t at, enum tm_instance_state state, int64_t now_ms, struct tm_error *e)
+{
+    struct tm_aws__vm *vm = &v->vms[at];
+    bool never_asked = vm->id[0] == '\0' && !vm->calling && vm->tries == 0 && !vm->adopted;
+    if (!vm->ending) vm->retry_ms = now_ms;
+    vm->ending = true;
+    vm->over = vm->over || never_asked;
+    return leave(v, at, state, now_ms, e);
+}
+
+/* AWS names it. */
+static void see(struct tm_aws__vms *v, size_t at, const struct tm_aws__row *row, int64_t now_ms)
+{
+    struct tm_aws__vm *vm = &v->vms[at];
+    struct tm_cloud_instance *instance = &v->instances[at];
+    vm->seen_ms = now_ms;
+    if (row->zone[0] != '\0') (void)snprintf(instance->zone, sizeof instance->zone, "%s", row->zone);
+    if (row->type[0] != '\0') (void)snprintf(instance->type, sizeof instance->type, "%s", row->type);
+    if (row->address[0] != '\0') (void)snprintf(instance->host, sizeof instance->host, "%s", row->address);
+    if (vm->id[0] != '\0' && vm->paid_ms != INT64_MIN) return;
+    (void)snprintf(vm->id, sizeof vm->id, "%s", row->id);
+    vm->since_ms = vm->paid_ms = vm->boots_ms = now_ms;
+    vm->retry_ms = now_ms;
+    vm->kept = false;
+    if (vm->adopted && row->launched_ms > 0) { /* it is paid from its beginning, or from where we know to have paid */
+        bool paid = v->before_utc_ms > row->launched_ms;
+        vm->since_ms = row->launched_ms - v->begin_utc_ms;
+        vm->paid_ms = (paid ? v->before_utc_ms : row->launched_ms) - v->begin_utc_ms;
+        vm->minimum = !paid;
+        if (vm->paid_ms > now_ms) vm->paid_ms = now_ms;
+    }
+    instance->asked_ms = vm->paid_ms;
+    if (instance->kind == TM_INSTANCE_SPOT) { /* the price of its zone */
+        instance->price_usd_h = v->pools[instance->pool].price_usd_h;
+        v->prices_ms = earlier(v->prices_ms, now_ms + POLL_MIN_MS);
+    }
+    vm->ticket_due = vm->adopted;
+    if (vm->step == TM_AWS_ASKED) vm->step = TM_AWS_BOOTS;
+    tm_debug(TM_DEBUG_CLOUD, "aws: instance %" PRIu64 " is %s in %s%s", instance->id, vm->id, instance->zone,
+             vm->adopted ? ", from before" : "");
+}
+
+/* It has gone. */
+static int finish(struct tm_aws__vms *v, size_t at, const struct tm_aws__row *row, int64_t now_ms, struct tm_error *e)
+{
+    struct tm_aws__vm *vm = &v->vms[at];
+    struct tm_cloud_instance *instance = &v->instances[at];
+    if (vm->over) return 0;
+    pay(v, at, now_ms);
+    bool young = (double)(now_ms - vm->since_ms) / 1000 < FREE_S;
+    if (row != NULL && tm_aws__is_interrupted(row) && young && instance->kind == TM_INSTANCE_SPOT) {
+        vm->paid_usd = 0;
+        vm->minimum = false;
+    }
+    if (row != NULL && tm_aws__is_interrupted(row) && instance->noticed_ms < 0) instance->noticed_ms = now_ms;
+    (void)tm_aws_vms__bill(v, now_ms);
+    vm->over = true;
+    vm->log_due = vm->id[0] != '\0';
+    if (vm->step == TM_AWS_BOOTS) {
+        tm_log(TM_LOG_WARN,
+               "instance %" PRIu64 " (%s) ended before it joined: %s; tidemill logs --instance %" PRIu64 " may say why",
+               instance->id, vm->id, row != NULL && row->reason[0] != '\0' ? row->reason : "AWS does not say why",
+               instance->id);
+        back_off(v, instance->pool, now_ms);
+    }
+    bool itself = row != NULL && strcmp(row->reason, "Client.InstanceInitiatedShutdown") == 0;
+    bool in_order = itself && vm->step == TM_AWS_HERE; /* its agent was told to go */
+    return leave(v, at, in_order ? TM_INSTANCE_RELEASED : TM_INSTANCE_LOST, now_ms, e);
+}
+
+int tm_aws_vms__recall(struct tm_aws__vms *v, int pool, const char *token, const char *id, struct tm_error *e)
+{
+    size_t at = 0;
+    int rc = add(v, pool, 0, &at, e);
+    if (rc != 0) return rc;
+    struct tm_aws__vm *vm = &v->vms[at];
+    (void)snprintf(vm->token, sizeof vm->token, "%s", token);
+    (void)snprintf(vm->id, sizeof vm->id, "%s", id);
+    vm->adopted = vm->kept = true;
+    vm->paid_ms = id[0] != '\0' ? INT64_MIN : 0; /* not known until AWS names it */
+    if (id[0] != '\0') vm->step = TM_AWS_BOOTS;
+    return 0;
+}
+
+int tm_aws_vms__joined(struct tm_aws__vms *v, size_t at, int64_t now_ms, struct tm_error *e)
+{
+    struct tm_cloud_instance *instance = &v->instances[at];
+    if (v->vms[at].step != TM_AWS_BOOTS) return 0;
+    v->vms[at].step = TM_AWS_HERE;
+    v->vms[at].log_due = true;
+    v->pools[instance->pool].failures = 0;
+    instance->state = TM_INSTANCE_RUNNING;
+    instance->arrived_ms = now_ms;
+    return tell(v,
+                (struct tm_cloud_event){
+                    .kind = TM_CLOUD_ARRIVED, .instance = instance->id, .pool = instance->pool, .time_ms = now_ms},
+                e);
+}
+
+/* ---- answers ---- */
+
+void tm_aws_vms__rented(struct tm_aws__vms *v, size_t at, const struct tm_aws__row *row, int64_t now_ms)
+{
+    v->vms[at].calling = false;
+    v->vms[at].tries++;
+    see(v, at, row, now_ms);
+    look_soon(v, now_ms);
+    (void)tell_missing(v, v->instances[at].pool, now_ms, NULL);
+}
+
+void tm_aws_vms__unmade(struct tm_aws__vms *v, size_t at, int64_t now_ms)
+{
+    v->vms[at].calling = false;
+    v->vms[at].retry_ms = now_ms + jittered(v, UNMADE_MS);
+}
+
+static void warn(const struct tm_aws__vms *v, size_t at, const char *code, const char *words)
+{
+    const char *advice = tm_aws__advice(code);
+    tm_log(TM_LOG_WARN, "AWS gives no %s now: %.300s%s%s", v->pools[v->instances[at].pool].about.name, words,
+           advice[0] != '\0' ? "; " : "", advice);
+}
+
+static bool any_here(const struct tm_aws__vms *v)
+{
+    for (size_t i = 0; i < v->count; i++)
+        if (v->vms[i].step == TM_AWS_HERE) return true;
+    return false;
+}
+
+int tm_aws_vms__refused(struct tm_aws__vms *v, size_t at, const char *code, const char *words, int64_t now_ms,
+                        struct tm_error *e)
+{
+    struct tm_aws__vm *vm = &v->vms[at];
+    int pool = v->instances[at].pool;
+    enum tm_aws__remedy remedy = tm_aws__remedy_of(code);
+    const char *advice = tm_aws__advice(code);
+    vm->calling = false;
+    vm->tries++;
+    if (remedy == TM_AWS_AGAIN || remedy == TM_AWS_LOOK) {
+        int doublings = vm->tries < 7 ? vm->tries : 7;
+        int64_t wait_ms = (int64_t)AGAIN_MS << doublings;
+        if (wait_ms > AGAIN_MAX_MS) wait_ms = AGAIN_MAX_MS;
+        vm->retry_ms = now_ms + jittered(v, wait_ms);
+        if (remedy == TM_AWS_LOOK) vm->retry_ms = INT64_MAX; /* what is there is seen by its tag, or there is nothing */
+        vm->seen_ms = now_ms;
+        look_soon(v, now_ms);
+        if (vm->tries == 1) warn(v, at, code, words);
+        return 0;
+    }
+    vm->over = true;
+    int rc = leave(v, at, TM_INSTANCE_LOST, now_ms, e);
+    if (rc != 0) return rc;
+    if (remedy == TM_AWS_STOP && !any_here(v))
+        return tm_error_set(e, TM_EINPUT, "%.300s%s%s", words, advice[0] != '\0' ? "; " : "", advice);
+    if (v->pools[pool].retry_ms <= now_ms) warn(v, at, code, words);
+    block(v, pool, now_ms, remedy == TM_AWS_ELSEWHERE ? BLOCK_MS : remedy == TM_AWS_QUOTA ? QUOTA_MS : STOP_MS);
+    return tell_missing(v, pool, now_ms, e);
+}
+
+/* One that nobody here knows of: an earlier program's, whose notes were lost; else it is ended. */
+static int take_unknown(struct tm_aws__vms *v, const struct tm_aws__row *row, int64_t now_ms, struct tm_error *e)
+{
+    size_t at = 0;
+    bool pool_known = row->pool >= 0 && row->pool < v->pool_count;
+    if (tm_aws__is_gone(row)) return 0;
+    int rc = add(v, pool_known ? row->pool : 0, now_ms, &at, e);
+    if (rc != 0) return rc;
+    (void)snprintf(v->vms[at].token, sizeof v->vms[at].token, "%s", row->token);
+    v->vms[at].adopted = true;
+    see(v, at, row, now_ms);
+    return pool_known && v->adopting ? 0 : drop(v, at, TM_INSTANCE_RELEASED, now_ms, e);
+}
+
+static int take_row(struct tm_aws__vms *v, const struct tm_aws__row *row, int64_t now_ms, struct tm_error *e)
+{
+    size_t at = find_vm(v, row);
+    if (at == v->count) return take_unknown(v, row, now_ms, e);
+    if (v->vms[at].over) return 0;
+    see(v, at, row, now_ms);
+    if (tm_aws__is_gone(row)) return finish(v, at, row, now_ms, e);
+    bool stopped = strcmp(row->state, "stopping") == 0 || strcmp(row->state, "stopped") == 0;
+    return stopped ? drop(v, at, TM_INSTANCE_LOST, now_ms, e) : 0;
+}
+
+static int take_missing(struct tm_aws__vms *v, int64_t now_ms, struct tm_error *e)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < v->count; i++) {
+        struct tm_aws__vm *vm = &v->vms[i];
+        bool looked_for = vm->id[0] != '\0' || vm->retry_ms == INT64_MAX;
+        if (vm->over || vm->calling || !looked_for || now_ms - vm->seen_ms < BELIEVE_MS) continue;
+        rc = finish(v, i, NULL, now_ms, e);
+    }
+    return rc;
+}
+
+/* Those that are not there yet go first, the newest first; those that are go by release. */
+static void drop_waiting(struct tm_aws__vms *v, int pool, int64_t now_ms)
+{
+    int more = active(v, pool) - v->pools[pool].want;
+    for (int booting = 0; booting < 2; booting++) {
+        enum tm_aws__step step = booting ? TM_AWS_BOOTS : TM_AWS_ASKED;
+        for (size_t i = v->count; more > 0 && i-- > 0;) {
+            if (v->instances[i].pool != pool || v->vms[i].step != step) continue;
+            (void)drop(v, i, TM_INSTANCE_RELEASED, now_ms, NULL);
+            more--;
+        }
+    }
+}
+
+int tm_aws_vms__described(struct tm_aws__vms *v, const struct tm_aws__row *rows, size_t count, int64_t now_ms,
+                          struct tm_error *e)
+{
+    int rc = 0;
+    v->looking = false;
+    v->look_ms = now_ms + v->poll_ms;
+    v->poll_ms = v->poll_ms * 2 < v->poll_max_ms ? v->poll_ms * 2 : v->poll_max_ms;
+    if (rows == NULL) return 0; /* no answer says nothing */
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = take_row(v, &rows[i], now_ms, e);
+    if (rc == 0) rc = take_missing(v, now_ms, e);
+    for (int i = 0; rc == 0 && v->adopting && i < v->pool_count; i++)
+        if (v->pools[i].said) drop_waiting(v, i, now_ms);
+    if (rc == 0) v->adopting = false;
+    return rc;
+}
+
+void tm_aws_vms__terminated(struct tm_aws__vms *v, size_t at, bool answered, const char *code, int64_t now_ms)
+{
+    struct tm_aws__vm *vm = &v->vms[at];
+    if (answered && code[0] == '\0') {
+        pay(v, at, now_ms);
+        vm->ended = true;
+    }
+    look_soon(v, now_ms);
+}
+
+/* ---- calls ---- */
+
+static bool may_ask(const struct tm_aws__vms *v, int pool, int64_t now_ms)
+{
+    return v->pools[pool].retry_ms <= now_ms && lacks(v, pool);
+}
+
+/* To be asked for (again): its id is not known. */
+static bool is_asking(const struct tm_aws__vm *vm)
+{
+    return vm->id[0] == '\0' && !vm->over && !vm->calling;
+}
+
+static bool wants_prices(const struct tm_aws__vms *v)
+{
+    for (int i = 0; i < v->pool_count; i++)
+        if (v->pools[i].about.kind == TM_INSTANCE_SPOT && v->pools[i].want > 0) return true;
+    return false;
+}
+
+static bool find_call(struct tm_aws__vms *v, int64_t now_ms, struct tm_aws__call *out)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        struct tm_aws__vm *vm = &v->vms[i];
+        out->at = i;
+        if (vm->ending && vm->id[0] != '\0' && !vm->over && vm->retry_ms <= now_ms) {
+            out->kind = TM_AWS_TERMINATE;
+            vm->retry_ms = now_ms + END_AGAIN_MS;
+            return true;
+        }
+        if (is_asking(vm) && vm->retry_ms <= now_ms) {
+            out->kind = TM_AWS_RUN;
+            vm->calling = true;
+            return true;
+        }
+        if (vm->ticket_due && vm->step == TM_AWS_BOOTS && vm->retry_ms <= now_ms) {
+            out->kind = TM_AWS_PUT_TICKET;
+            vm->ticket_due = false;
+            return true;
+        }
+        if (vm->log_due) {
+            out->kind = TM_AWS_GET_LOG;
+            vm->log_due = false;
+            return true;
+        }
+        if (vm->drops_due > 0) {
+            out->kind = TM_AWS_DROP;
+            vm->drops_due--;
+            return true;
+        }
+    }
+    return false;
+}
+
+int tm_aws_vms__next(struct tm_aws__vms *v, int64_t now_ms, struct tm_aws__call *out, bool *out_due, struct tm_error *e)
+{
+    *out = (struct tm_aws__call){.kind = TM_AWS_DESCRIBE};
+    *out_due = !v->looking;
+    if (v->adopting) { /* before anything is asked for: who is there already? */
+        *out_due = !v->looking && v->look_ms <= now_ms;
+        v->looking = v->looking || *out_due;
+        return 0;
+    }
+    *out_due = true;
+    if (find_call(v, now_ms, out)) return 0;
+    for (int i = 0; i < v->pool_count; i++) {
+        if (!may_ask(v, i, now_ms)) continue;
+        out->kind = TM_AWS_RUN;
+        int rc = add(v, i, now_ms, &out->at, e);
+        if (rc == 0) v->vms[out->at].calling = true;
+        return rc;
+    }
+    out->kind = TM_AWS_DESCRIBE;
+    if (!v->looking && v->look_ms <= now_ms && tm_aws_vms__left(v) > 0) {
+        v->looking = true;
+        return 0;
+    }
+    out->kind = TM_AWS_PRICES;
+    if (!v->pricing && v->prices_ms <= now_ms && wants_prices(v)) {
+        v->pricing = true;
+        return 0;
+    }
+    *out_due = false;
+    return 0;
+}
+
+static int64_t vm_due_ms(const struct tm_aws__vms *v, const struct tm_aws__vm *vm)
+{
+    int64_t due_ms = INT64_MAX;
+    if (vm->log_due || vm->drops_due > 0) return 0;
+    if (vm->over) return due_ms;
+    if (!v->looking) due_ms = v->look_ms;
+    if (is_asking(vm) || (vm->ending && vm->id[0] != '\0') || (vm->ticket_due && vm->step == TM_AWS_BOOTS))
+        due_ms = earlier(due_ms, vm->retry_ms);
+    if (vm->step == TM_AWS_BOOTS) due_ms = earlier(due_ms, vm->boots_ms + v->start_limit_ms + 1);
+    return due_ms;
+}
+
+int64_t tm_aws_vms__due_ms(const struct tm_aws__vms *v)
+{
+    int64_t due_ms = v->event_first < v->event_count ? 0 : INT64_MAX;
+    if (v->adopting) return v->looking ? due_ms : earlier(due_ms, v->look_ms);
+    for (size_t i = 0; i < v->count; i++)
+        due_ms = earlier(due_ms, vm_due_ms(v, &v->vms[i]));
+    for (int i = 0; i < v->pool_count; i++)
+        if (lacks(v, i)) due_ms = earlier(due_ms, v->pools[i].retry_ms);
+    if (!v->pricing && wants_prices(v)) due_ms = earlier(due_ms, v->prices_ms);
+    return due_ms;
+}
+
+int tm_aws_vms__tick(struct tm_aws__vms *v, int64_t now_ms, struct tm_error *e)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < v->count; i++) {
+        const struct tm_cloud_instance *instance = &v->instances[i];
+        if (v->vms[i].step != TM_AWS_BOOTS || now_ms - v->vms[i].boots_ms <= v->start_limit_ms) continue;
+        tm_log(TM_LOG_WARN, "instance %" PRIu64 " (%s) has not joined within %" PRId64 " minutes: it is ended",
+               instance->id, v->vms[i].id, v->start_limit_ms / 60000);
+        back_off(v, instance->pool, now_ms);
+        rc = drop(v, i, TM_INSTANCE_LOST, now_ms, e);
+    }
+    return rc;
+}
+
+size_t tm_aws_vms__left(const struct tm_aws__vms *v)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < v->count; i++)
+        count += !v->vms[i].over;
+    return count;
+}
+
+/* ---- orders ---- */
+
+void tm_aws_vms__want(struct tm_aws__vms *v, int pool, int count, int64_t now_ms)
+{
+    tm_debug(TM_DEBUG_CLOUD, "aws: %d wanted of %s, was %d", count, v->pools[pool].about.name, v->pools[pool].want);
+    v->pools[pool].want = count;
+    v->pools[pool].said = true;
+    look_soon(v, now_ms);
+    drop_waiting(v, pool, now_ms);
+    (void)tell_missing(v, pool, now_ms, NULL);
+}
+
+int tm_aws_vms__release(struct tm_aws__vms *v, uint64_t id, int64_t now_ms, struct tm_error *e)
+{
+    size_t at = 0;
+    while (at < v->count && v->instances[at].id != id)
+        at++;
+    if (at == v->count || v->vms[at].step == TM_AWS_GONE)
+        return tm_error_set(e, TM_ENOTFOUND, "there is no instance %" PRIu64, id);
+    struct tm_aws__pool *pool = &v->pools[v->instances[at].pool];
+    if (pool->want > 0) pool->want--;
+    return drop(v, at, TM_INSTANCE_RELEASED, now_ms, e);
+}
+
+void tm_aws_vms__end_all(struct tm_aws__vms *v, int64_t now_ms)
+{
+    for (int i = 0; i < v->pool_count; i++)
+        v->pools[i].want = 0;
+    for (size_t i = 0; i < v->count; i++) {
+        if (v->vms[i].over) continue;
+        (void)drop(v, i, TM_INSTANCE_RELEASED, now_ms, NULL);
+    }
+    look_soon(v, now_ms);
+}
+
+void tm_aws_vms__init(struct tm_aws__vms *v)
+{
+    *v = (struct tm_aws__vms){.id_next = 1,
+                              .poll_max_ms = POLL_MAX_MS,
+                              .poll_ms = POLL_MIN_MS,
+                              .start_limit_ms = START_LIMIT_MS,
+                              .adopting = true};
+}
+
+void tm_aws_vms__deinit(struct tm_aws__vms *v)
+{
+    tm_free(v->instances);
+    tm_free(v->vms);
+    tm_free(v->events);
+}

@@ -1,0 +1,142 @@
+/* Azure's settings, what is signed, and tokens; tests/clouds/run has the whole way, against Microsoft's own emulator.
+ */
+#include "web/azure.h"
+#include "web/test/script_server.h"
+
+#include <stdlib.h>
+
+static const char *const names[] = {"AZURE_STORAGE_CONNECTION_STRING",
+                                    "AZURE_STORAGE_ACCOUNT",
+                                    "AZURE_STORAGE_KEY",
+                                    "AZURE_STORAGE_SAS_TOKEN",
+                                    "AZURE_TENANT_ID",
+                                    "AZURE_CLIENT_ID",
+                                    "AZURE_CLIENT_SECRET",
+                                    "AZURE_AUTHORITY_HOST",
+                                    "AZURE_POD_IDENTITY_AUTHORITY_HOST"};
+
+static void forget(void)
+{
+    for (size_t i = 0; i < TM_COUNT(names); i++)
+        (void)unsetenv(names[i]);
+}
+
+static void test_settings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *connection;
+        const char *account;
+        const char *key;
+        const char *wanted; /* the account; NULL: refused */
+        const char *words;
+    } rows[] = {{NULL, "tide", "a2V5", "tide", NULL},
+                {NULL, "tide", NULL, "tide", NULL}, /* by a token */
+                {"AccountName=x;AccountKey=a2V5;EndpointSuffix=core.windows.net", NULL, NULL, "x", NULL},
+                {"BlobEndpoint=http://127.0.0.1:1/x/;SharedAccessSignature=sv=1&sig=2", NULL, NULL, "", NULL},
+                {NULL, NULL, "a2V5", NULL, "set AZURE_STORAGE_ACCOUNT"},
+                {NULL, "Tide!", NULL, NULL, "small letters and digits"},
+                {NULL, "tide", "not base64", NULL, "not a key of a storage account"},
+                {"AccountName", NULL, NULL, NULL, "NAME=VALUE;NAME=VALUE is expected"},
+                {"AccountKey=a2V5", NULL, NULL, NULL, "names no account"},
+                {"BlobEndpoint=ftp://x", NULL, NULL, NULL, "written as https://HOST"}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_azure *azure = NULL;
+        struct tm_error e;
+        forget();
+        if (rows[i].connection != NULL) (void)setenv(names[0], rows[i].connection, 1);
+        if (rows[i].account != NULL) (void)setenv(names[1], rows[i].account, 1);
+        if (rows[i].key != NULL) (void)setenv(names[2], rows[i].key, 1);
+        int rc = tm_azure_create(tm_env_real(), &azure, &e);
+        assert_row((rc == 0) == (rows[i].wanted != NULL), "row %zu: %d", i, rc);
+        if (rc == 0) assert_row_string("account", tm_azure_account(azure), rows[i].wanted);
+        if (rc != 0) assert_error_has(e, rows[i].words);
+        if (rc != 0) assert_int_equal(rc, -(int)TM_EINPUT);
+        tm_azure_destroy(azure);
+    }
+    forget();
+}
+
+/* The example's parts in the order that the service documents. */
+static void test_to_sign(void **state)
+{
+    (void)state;
+    struct tm_text text;
+    struct tm_azure_request request = {.method = "PUT",
+                                       .path = "/c/b",
+                                       .query = {{"comp", "block"}, {"blockid", "QUFB"}},
+                                       .query_count = 2,
+                                       .headers = {{"x-ms-range", "bytes=0-1"}, {"if-none-match", "*"}},
+                                       .header_count = 2,
+                                       .body = "x",
+                                       .length = 1};
+    tm_text_init(&text, 4096);
+    tm_azure__to_sign(&request, "acc", "/c/b", "NOW", &text);
+    assert_string_equal(tm_text_string(&text), "PUT\n\n\n1\n\napplication/octet-stream\n\n\n\n*\n\n\nx-ms-date:NOW\n"
+                                               "x-ms-range:bytes=0-1\nx-ms-version:2021-12-02\n/acc/c/b\n"
+                                               "blockid:QUFB\ncomp:block");
+    tm_text_deinit(&text);
+}
+
+#define BODY(status, body) "HTTP/1.1 " status " x\r\nConnection: close\r\n\r\n" body
+
+static void ask_once(struct tm_azure *azure, int wanted_status)
+{
+    struct tm_web *web = NULL;
+    struct tm_web_answer answer;
+    struct tm_azure_request request = {
+        .azure = azure, .method = "GET", .path = "/c/b", .deadline_ms = 20000, .tries_max = 3};
+    assert_int_equal(tm_web_create(tm_env_real(), &web, NULL), 0);
+    assert_int_equal(tm_azure_ask(web, &request, &answer, NULL), 0);
+    assert_int_equal(answer.status, wanted_status);
+    tm_web_answer_deinit(&answer);
+    tm_web_destroy(web);
+}
+
+/* One token for several requests, a new one when it is refused; secrets are in no URL. */
+static void test_tokens(void **state)
+{
+    (void)state;
+    static const char *const script[] = {BODY("200", "{\"access_token\": \"first\",  \"expires_in\": \"3600\" }"),
+                                         BODY("200", "ok"),
+                                         BODY("200", "ok"),
+                                         BODY("401", "no"),
+                                         BODY("200", "{\"access_token\": \"second\", \"expires_in\": 3600}"),
+                                         BODY("200", "ok")};
+    for (int machine = 0; machine < 2; machine++) {
+        struct server server;
+        struct tm_azure *azure = NULL;
+        char place[TM_ADDRESS_MAX + 40];
+        start(&server, script, TM_COUNT(script));
+        forget();
+        (void)snprintf(place, sizeof place, "AccountName=tide;BlobEndpoint=http://%s", server.address);
+        (void)setenv(names[0], place, 1);
+        (void)snprintf(place, sizeof place, "http://%s/", server.address);
+        (void)setenv("AZURE_AUTHORITY_HOST", place, 1);
+        place[strlen(place) - 1] = '\0';
+        (void)setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", place, 1);
+        if (machine == 0) (void)setenv("AZURE_TENANT_ID", "tenant", 1);
+        (void)setenv("AZURE_CLIENT_ID", "client", 1);
+        (void)setenv("AZURE_CLIENT_SECRET", "hush/hush", 1);
+        assert_int_equal(tm_azure_create(tm_env_real(), &azure, NULL), 0);
+        ask_once(azure, 200);
+        ask_once(azure, 200);
+        ask_once(azure, 200); /* 401 first */
+        tm_azure_destroy(azure);
+        stop(&server);
+        forget();
+        assert_int_equal((int)server.served, 6);
+        if (machine == 0) {
+            assert_non_null(strstr(server.seen[0], "POST /tenant/oauth2/v2.0/token HTTP"));
+            assert_non_null(strstr(server.seen[0], "client_secret=hush%2Fhush"));
+        } else {
+            assert_non_null(strstr(server.seen[0], "GET /metadata/identity/oauth2/token?"));
+            assert_non_null(strstr(server.seen[0], "Metadata: true"));
+        }
+        assert_non_null(strstr(server.seen[1], "authorization: Bearer first"));
+        assert_non_null(strstr(server.seen[3], "authorization: Bearer first"));
+        assert_non_null(strstr(server.seen[5], "authorization: Bearer second"));
+    }
+}
+
+TM_TEST_MAIN(TM_TEST(test_settings), TM_TEST(test_to_sign), TM_TEST(test_tokens))

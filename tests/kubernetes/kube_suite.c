@@ -1,0 +1,151 @@
+/* The common suite of clouds on Kubernetes: KUBECONFIG is that of tests/kubernetes/fake_api.py, which runs a program
+ * named tidemill as the pod (here: one that sleeps). Use: kube-suite CONTROL, the script that orders the stand-in. */
+#include "cloud/test/cloud_suite.h"
+
+#include "base/arena.h"
+#include "cloud/kube_cloud.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *control; /* a script: control WORDS... prints what the stand-in has */
+static struct tm_arena arena;
+
+/* The number that the control prints. */
+static int ask(const char *words)
+{
+    char command[1000];
+    int number = -1;
+    (void)snprintf(command, sizeof command, "%s %s", control, words);
+    FILE *pipe = popen(command, "r"); /* NOLINT(cert-env33-c): a test's own words */
+    assert_non_null(pipe);
+    assert_int_equal(fscanf(pipe, "%d", &number), 1); /* NOLINT(cert-err34-c) */
+    assert_int_equal(pclose(pipe), 0);
+    return number;
+}
+
+static int give_ticket(void *context, uint64_t id, enum tm_instance_kind market, char out[TM_REMOTE_WORDS_MAX],
+                       struct tm_error *e)
+{
+    (void)context;
+    (void)market;
+    (void)e;
+    (void)snprintf(out, TM_REMOTE_WORDS_MAX, "ticket-%" PRIu64, id);
+    return 0;
+}
+
+static struct tm_cloud *open_kube(void *context, bool again, uint64_t id_first)
+{
+    struct tm_cloud *cloud = NULL;
+    struct tm_error e = {.text = ""};
+    (void)context;
+    (void)again;
+    struct tm_kube_options options = {.pod = {.app = "suite", .image = "any", .grace_s = 5, .gpus = 1},
+                                      .folder = "/the/suite",
+                                      .limit = {3, 0},
+                                      .price_usd_h = {1, 3},
+                                      .poll_ms = 500,
+                                      .id_first = id_first,
+                                      .arena = &arena,
+                                      .ticket = give_ticket};
+    assert_row(tm_kube_cloud_create(tm_env_real(), &options, &cloud, &e) == 0, "%s", e.text);
+    return cloud;
+}
+
+static void lose_pod(void *context, const struct tm_cloud_instance *instance)
+{
+    char words[100];
+    (void)context;
+    (void)snprintf(words, sizeof words, "kill %" PRIu64, instance->id);
+    assert_true(ask(words) >= 0);
+}
+
+static int alive(void *context)
+{
+    (void)context;
+    return ask("alive");
+}
+
+static void test_suite(void **state)
+{
+    (void)state;
+    struct cloud_place place = {.limit = 3, .open = open_kube, .lose = lose_pod, .alive = alive};
+    cloud_suite(&place);
+    assert_int_equal(ask("left"), 0); /* neither pods nor Secrets */
+}
+
+/* An eviction is a notice, with the grace period as the time left; then a loss that was announced. */
+static void test_eviction(void **state)
+{
+    (void)state;
+    struct tm_cloud *cloud = open_kube(NULL, false, 1);
+    char words[100];
+    suite_want(cloud, 1);
+    uint64_t id = suite_await(cloud, TM_CLOUD_ARRIVED).instance;
+    (void)snprintf(words, sizeof words, "evict %" PRIu64, id);
+    assert_int_equal(ask("stay"), 0); /* pods do not end with SIGTERM */
+    assert_int_equal(ask(words), 0);
+    struct tm_cloud_event notice = suite_await(cloud, TM_CLOUD_NOTICE);
+    assert_true(notice.instance == id && notice.left_ms <= 5000);
+    (void)suite_await(cloud, TM_CLOUD_ARRIVED); /* another one, before it has gone */
+    struct tm_cloud_event lost = suite_await(cloud, TM_CLOUD_LOST);
+    assert_true(lost.instance == id && lost.announced);
+    assert_int_equal(ask("go"), 0);
+    assert_int_equal(cloud->destroy(cloud, NULL), 0);
+    assert_int_equal(ask("left"), 0);
+}
+
+/* No node: told as capacity that is not there; when there is one, it comes. */
+static void test_no_node(void **state)
+{
+    (void)state;
+    assert_true(ask("nodes 1") >= 0);
+    struct tm_cloud *cloud = open_kube(NULL, false, 1);
+    suite_want(cloud, 3);
+    (void)suite_await(cloud, TM_CLOUD_ARRIVED);
+    struct tm_cloud_event refused = suite_await(cloud, TM_CLOUD_REFUSED);
+    assert_true(refused.count >= 1);
+    assert_true(ask("nodes 6") >= 0);
+    (void)suite_await(cloud, TM_CLOUD_ARRIVED);
+    (void)suite_await(cloud, TM_CLOUD_ARRIVED);
+    assert_int_equal(cloud->destroy(cloud, NULL), 0);
+    assert_int_equal(ask("left"), 0);
+}
+
+/* A server that is busy, fails, or answers nobody: what it did is found, nothing is made twice, nothing is left. */
+static void test_bad_server(void **state)
+{
+    (void)state;
+    static const char *const faults[] = {"fail 429 2 POST pods",  "fail 503 9 POST pods", "fail 500 9 POST secrets",
+                                         "fail 0 9 POST pods",    "fail 410 1 GET pods",  "fail 403 1 POST pods",
+                                         "fail 500 5 DELETE pods"};
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        struct tm_cloud *cloud = open_kube(NULL, false, 1);
+        assert_int_equal(ask(faults[i]), 0);
+        suite_want(cloud, 2);
+        while (suite_here(cloud) < 2) {
+            struct tm_cloud_event event;
+            (void)cloud->next(cloud, 100, &event, NULL);
+        }
+        suite_await_alive(&(struct cloud_place){.alive = alive}, cloud, 2);
+        assert_row(cloud->destroy(cloud, NULL) == 0, "%s", faults[i]);
+        assert_int_equal(ask("clear"), 0);
+        assert_row(ask("left") == 0, "%s", faults[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_suite),
+        cmocka_unit_test(test_eviction),
+        cmocka_unit_test(test_no_node),
+        cmocka_unit_test(test_bad_server),
+    };
+    if (argc != 2) return 2;
+    control = argv[1];
+    tm_arena_init(&arena, 16 << 20);
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    tm_arena_deinit(&arena);
+    return rc;
+}

@@ -1,0 +1,33 @@
+"""Are manifests what Kubernetes takes? Its own schemas say so, of several releases, and strictly: no key that they do not
+know.  Use: manifests.py FILE...; each must have the kinds below, and a pod's Secret, service and priority class."""
+import sys
+
+import kubernetes_validate
+import yaml
+
+KINDS = {"PriorityClass", "ServiceAccount", "Role", "RoleBinding", "Service", "PodDisruptionBudget", "Secret", "Pod"}
+VERSIONS = ["1.25", "1.29", "1.33", "1.37"]
+count = 0
+for path in sys.argv[1:]:
+    with open(path, encoding="utf-8") as file:
+        documents = list(yaml.safe_load_all(file))
+    by_kind = {}
+    for document in documents:
+        by_kind.setdefault(document["kind"], []).append(document)
+        for version in VERSIONS:
+            kubernetes_validate.validate(document, version, strict=True)
+            count += 1
+    assert set(by_kind) == KINDS, (path, set(by_kind) ^ KINDS)
+    named = lambda kind: {d["metadata"]["name"]: d for d in by_kind[kind]}
+    for name, pod in named("Pod").items():
+        spec = pod["spec"]
+        reference = spec["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]
+        assert reference["key"] in named("Secret")[reference["name"]]["stringData"], (path, name)
+        assert spec["subdomain"] in named("Service") and spec["priorityClassName"] in named("PriorityClass"), (path, name)
+        labels = pod["metadata"]["labels"].items()
+        assert all(pair in labels for pair in by_kind["Service"][0]["spec"]["selector"].items()), (path, name)
+        assert all(pair in labels for pair in by_kind["PodDisruptionBudget"][0]["spec"]["selector"]["matchLabels"].items())
+        amounts = spec["containers"][0]["resources"]["limits"]
+        assert int(amounts["nvidia.com/gpu"]) >= 1, (path, name)
+    assert len(by_kind["Pod"]) == len(by_kind["Secret"][0]["stringData"]), path
+print(f"manifests: {count} documents pass the schemas of Kubernetes {', '.join(VERSIONS)}")

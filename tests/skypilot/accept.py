@@ -1,0 +1,135 @@
+"""Is what python/tidemill/skypilot.py does what the installed SkyPilot knows? Offline, in a home of its own.
+
+Every call is bound to the signature of the SDK's own function; tasks are made by sky.Task.from_yaml_config; records are SkyPilot's
+own models; and, with a catalogue (../shared), its optimizer chooses and its dry run goes through, for spot and on demand, for a
+SkyPilot user's own task.  Use: accept.py DRIVER [CATALOGUES]"""
+import importlib.util
+import inspect
+import io
+import os
+import sys
+import tempfile
+
+done = 0
+
+
+def ok(name, value):
+    global done
+    if not value:
+        raise SystemExit(f"FAILED skypilot: {name}")
+    done += 1
+
+
+def load(path, name):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TASK = {"name": "mine", "num_nodes": 4, "resources": {"accelerators": "T4:1", "infra": "aws", "job_recovery": "EAGER_NEXT_REGION"},
+        "envs": {"EPOCHS": "3"}, "setup": "pip list", "workdir": ".", "run": "python train.py"}
+
+
+class Recorder:
+    """SkyPilot, with the calls that would need its API server bound and written down instead of done."""
+
+    def __init__(self, sky, answers):
+        self.sky, self.answers, self.calls = sky, answers, []
+
+    def __getattr__(self, name):
+        real = getattr(self.sky, name)
+        if name not in ("launch", "status", "down", "api_status", "api_cancel", "get"):
+            return real
+
+        def call(*args, **named):
+            bound = inspect.signature(real).bind(*args, **named)
+            self.calls.append((name, bound.arguments))
+            return self.answers.get(name)
+
+        return call
+
+
+def record_of(responses, status_lib, name, status, **more):
+    return responses.StatusResponse(name=name, launched_at=1, status=getattr(status_lib.ClusterStatus, status), autostop=-1, to_down=True,
+                                    cluster_hash="h", cluster_ever_up=True, user_hash="u", user_name="n", workspace="default",
+                                    is_managed=False, nodes=1, region="us-east-1", **more)
+
+
+def check_calls(driver, sky, folder):
+    from sky.schemas.api import responses
+    from sky.server.requests import payloads
+    from sky.utils import status_lib
+    records = [record_of(responses, status_lib, "tm-a-1", "UP"), record_of(responses, status_lib, "tm-a-2", "INIT"),
+               record_of(responses, status_lib, "tm-a-3", "INIT", init_kind=status_lib.INIT_KIND_UNHEALTHY, init_status_reason="gone"),
+               record_of(responses, status_lib, "tm-a-4", "STOPPED"), record_of(responses, status_lib, "other", "UP")]
+    request = payloads.RequestPayload(request_id="r", name="sky.launch", entrypoint="", request_body="{}", status="PENDING", created_at=1,
+                                      user_id="u", return_value="null", error="null", pid=None, schedule_type="long",
+                                      cluster_name="tm-a-5")
+    both = Recorder(sky, {"get": records, "api_status": [request], "status": "id"})
+    found = {row["name"]: row["phase"] for row in driver.rows(both, "tm-a-")}
+    ok("a list of SkyPilot's own records", found == {"tm-a-1": "running", "tm-a-2": "pending", "tm-a-3": "ended", "tm-a-4": "ended",
+                                                     "tm-a-5": "pending"})
+    ok("and of no others", all(row["name"].startswith("tm-a-") for row in driver.rows(both, "tm-a-")))
+    ok("a cluster goes", driver.delete(both, "tm-a-5") == {"outcome": "done"})
+    ok("with its launch", [c for c, _ in both.calls[-2:]] == ["api_cancel", "down"])
+    ok("one that is not there is gone", driver.delete(Recorder(sky, {"get": [], "api_status": []}), "tm-a-9") == {"outcome": "gone"})
+    ticket = os.path.join(folder, "ticket")
+    for market in ("spot", "on-demand"):
+        with open(ticket, "w", encoding="utf-8") as file:
+            file.write("tmt1_word\n")
+        call = Recorder(sky, {"launch": "id"})
+        ok("a cluster is launched", driver.create(call, "tm-a-6", os.path.join(folder, "task.yaml"), folder, sys.executable, market,
+                                                  ticket) == {"outcome": "done"})
+        ok("the ticket's file is gone", not os.path.exists(ticket))
+        (name, arguments), = call.calls
+        task = arguments["task"]
+        ok("as a task of SkyPilot's", name == "launch" and isinstance(task, sky.Task) and task.num_nodes == 1)
+        ok("that goes down by itself", arguments["down"] is True and arguments["idle_minutes_to_autostop"] > 0)
+        ok("in the market asked for", all(r.use_spot == (market == "spot") for r in task.resources))
+        ok("with an agent that joins", "tidemill agent" in task.run and task.secrets["TIDEMILL_TICKET"] is not None)
+        ok("and the program", task.file_mounts["~/.tidemill-agent/tidemill"] == sys.executable)
+        ok("whose ticket is not shown", "tmt1_word" not in str(task.to_yaml_config(use_user_specified_yaml=False, redact_secrets=True)
+                                                              if "redact_secrets" in inspect.signature(task.to_yaml_config).parameters
+                                                              else ""))
+
+
+def check_choice(driver, sky, catalogues, folder, home):
+    oracle = load(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../oracle/skypilot/accept.py"), "oracle")
+    oracle.put_catalogues(catalogues, home, {"us-east-1", "us-west-2"})
+    import sky.check
+    import sky.execution
+    import sky.optimizer
+    clouds = [sky.clouds.AWS()]
+    sky.check.get_cached_enabled_clouds_or_refresh = lambda *a, **k: clouds  # as if it had credentials
+    for market in ("spot", "on-demand"):
+        config = driver.task_config(TASK, "tm-a-7", folder, sys.executable, market, "tmt1_word")
+        task = sky.Task.from_yaml_config(config)
+        with sky.Dag() as dag:
+            dag.add(task)
+        sky.optimizer.Optimizer.optimize(dag, quiet=True)
+        best = task.best_resources
+        ok("SkyPilot's optimizer chooses", best.instance_type.startswith("g4dn.") and best.use_spot == (market == "spot"))
+
+
+def main():
+    driver = load(sys.argv[1], "driver")
+    catalogues = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
+    with tempfile.TemporaryDirectory() as home:
+        os.environ.update(HOME=home, SKYPILOT_DISABLE_USAGE_COLLECTION="1")
+        folder = os.path.join(home, "job")
+        os.makedirs(folder)
+        out, sys.stdout = sys.stdout, io.StringIO()  # SkyPilot prints progress
+        import sky
+        import yaml
+        with open(os.path.join(folder, "task.yaml"), "w", encoding="utf-8") as file:
+            yaml.safe_dump(TASK, file)
+        os.chdir(folder)
+        check_calls(driver, sky, folder)
+        if catalogues:
+            check_choice(driver, sky, catalogues, folder, home)
+        sys.stdout = out
+    print(f"skypilot: {done} things are as SkyPilot {sky.__version__} has them")
+
+
+main()

@@ -1,0 +1,113 @@
+/* The common suite of clouds on SkyPilot: PYTHONPATH has a stand-in for its SDK (tests/skypilot/fake), whose clusters
+ * are processes. Use: sky-suite PROGRAM FOLDER: what runs in a cluster in place of tidemill, and a folder for files. */
+#include "cloud/test/cloud_suite.h"
+
+#include "cloud/sky_cloud.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *program;
+static const char *folder;
+static char task[1000];
+
+/* The number that the stand-in prints. */
+static int ask(const char *words)
+{
+    char command[200];
+    int number = -1;
+    (void)snprintf(command, sizeof command, "python3 -m sky %s", words);
+    FILE *pipe = popen(command, "r"); /* NOLINT(cert-env33-c): a test's own words */
+    assert_non_null(pipe);
+    assert_int_equal(fscanf(pipe, "%d", &number), 1); /* NOLINT(cert-err34-c) */
+    assert_int_equal(pclose(pipe), 0);
+    return number;
+}
+
+static int give_ticket(void *context, uint64_t id, enum tm_instance_kind market, char out[TM_REMOTE_WORDS_MAX],
+                       struct tm_error *e)
+{
+    (void)context;
+    (void)market;
+    (void)e;
+    (void)snprintf(out, TM_REMOTE_WORDS_MAX, "ticket-%" PRIu64, id);
+    return 0;
+}
+
+static struct tm_cloud *open_sky(void *context, bool again, uint64_t id_first)
+{
+    struct tm_cloud *cloud = NULL;
+    struct tm_error e = {.text = ""};
+    (void)context;
+    (void)again;
+    struct tm_sky_options options = {.task = task,
+                                     .folder = folder,
+                                     .program = program,
+                                     .state = "/the/suite",
+                                     .dir = folder,
+                                     .limit = {3, 1},
+                                     .poll_ms = 500,
+                                     .id_first = id_first,
+                                     .ticket = give_ticket};
+    assert_row(tm_sky_cloud_create(tm_env_real(), &options, &cloud, &e) == 0, "%s", e.text);
+    return cloud;
+}
+
+static void lose_cluster(void *context, const struct tm_cloud_instance *instance)
+{
+    char words[100];
+    (void)context;
+    (void)snprintf(words, sizeof words, "preempt %" PRIu64, instance->id);
+    assert_int_equal(ask(words), 0);
+}
+
+static int alive(void *context)
+{
+    (void)context;
+    return ask("alive");
+}
+
+static void test_suite(void **state)
+{
+    (void)state;
+    struct cloud_place place = {.limit = 3, .open = open_sky, .lose = lose_cluster, .alive = alive};
+    cloud_suite(&place);
+    assert_int_equal(ask("left"), 0);
+}
+
+static void put_file(const char *name, bool there)
+{
+    char path[1000];
+    (void)snprintf(path, sizeof path, "%s/%s", getenv("FAKE_SKY"), name);
+    FILE *file = there ? fopen(path, "w") : NULL;
+    if (file != NULL) (void)fclose(file);
+    if (!there) assert_int_equal(remove(path), 0);
+}
+
+/* A launch that SkyPilot refuses at once, and one that finds no capacity: told, tried again, and in the end there. */
+static void test_refused(void **state)
+{
+    (void)state;
+    static const char *const faults[] = {"refuse", "full"};
+    for (size_t i = 0; i < 2; i++) {
+        struct tm_cloud *cloud = open_sky(NULL, false, 1);
+        put_file(faults[i], true);
+        assert_int_equal(cloud->want(cloud, TM_CLOUD_ON_DEMAND, 1, NULL), 0);
+        assert_int_equal(suite_await(cloud, TM_CLOUD_LOST).instance, 1);
+        if (i == 0) assert_int_equal(suite_await(cloud, TM_CLOUD_REFUSED).count, 1);
+        put_file(faults[i], false);
+        assert_true(suite_await(cloud, TM_CLOUD_ARRIVED).pool == TM_CLOUD_ON_DEMAND);
+        assert_int_equal(cloud->destroy(cloud, NULL), 0);
+        assert_int_equal(ask("left"), 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_suite), cmocka_unit_test(test_refused)};
+    if (argc != 3) return 2;
+    program = argv[1];
+    folder = argv[2];
+    (void)snprintf(task, sizeof task, "%s/task.yaml", folder);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

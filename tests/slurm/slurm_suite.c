@@ -1,0 +1,76 @@
+/* The common suite of clouds on a real Slurm (tests/slurm/cluster.sh): SLURM_CONF names it. Use: slurm-suite FOLDER, in
+ * which `stand` is a script of /bin/sh that stands for an agent. */
+#include "cloud/test/cloud_suite.h"
+
+#include "cloud/slurm_cloud.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *folder;
+static char stand[300];
+static const char *command[] = {stand, NULL};
+static const struct tm_slurm_pool pools[] = {
+    {.partition = "spot", .kind = TM_INSTANCE_SPOT, .limit = 3, .price_usd_h = 1, .notice_ms = -1}};
+
+static struct tm_cloud *open_slurm(void *context, bool again, uint64_t id_first)
+{
+    struct tm_cloud *cloud = NULL;
+    struct tm_error e = {.text = ""};
+    (void)context;
+    (void)again;
+    struct tm_slurm_options options = {.pools = pools,
+                                       .pool_count = 1,
+                                       .command = command,
+                                       .folder = folder,
+                                       .script_dir = folder,
+                                       .log_dir = folder,
+                                       .run = id_first, /* another run: nothing of the last one is kept */
+                                       .id_last = id_first - 1,
+                                       .poll_ms = 500};
+    assert_row(tm_slurm_cloud_create(tm_env_real(), &options, &cloud, &e) == 0, "%s", e.text);
+    return cloud;
+}
+
+/* A command's first number. */
+static int number_of(const char *format)
+{
+    char line[1000];
+    int number = 0;
+    (void)snprintf(line, sizeof line, format, stand);
+    FILE *pipe = popen(line, "r"); /* NOLINT(cert-env33-c): a test's own words */
+    assert_non_null(pipe);
+    if (fscanf(pipe, "%d", &number) != 1) number = 0; /* NOLINT(cert-err34-c) */
+    (void)pclose(pipe);
+    return number;
+}
+
+/* Its processes are killed, not its job: there is one. */
+static void lose_job(void *context, const struct tm_cloud_instance *instance)
+{
+    (void)context;
+    (void)instance;
+    assert_int_equal(number_of("kill -9 $(pgrep -f '^/bin/sh %s ') && echo 1"), 1);
+}
+
+static int alive(void *context)
+{
+    (void)context;
+    return number_of("pgrep -fc '^/bin/sh %s '");
+}
+
+static void test_suite(void **state)
+{
+    (void)state;
+    struct cloud_place place = {.limit = 3, .open = open_slurm, .lose = lose_job, .alive = alive};
+    cloud_suite(&place);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_suite)};
+    if (argc != 2) return 2;
+    folder = argv[1];
+    (void)snprintf(stand, sizeof stand, "%s/stand", folder);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
