@@ -1,12 +1,14 @@
-"""The model, the data and the loops that the PyTorch benches compare: Tidemill's, and DistributedDataParallel's.
+"""The model, the data and the loops that the PyTorch benches compare: Tidemill's, DistributedDataParallel's and torchft's.
 
     torch_model.py tidemill --steps N --determinism fast|bitwise
     torch_model.py ddp --steps N --checkpoint FILE --every K     (under torchrun)
+    torch_model.py torchft --steps N                             (under torchrun, one for each replica group)
 
 Each prints "applied STEP of WORKERS loss L at T" after every step; T is the clock on the wall. With --turns SOCKET
 it trains in turns instead (bench/torch_steady.py): a block of steps when it is told to, and tells how long that took.
 """
 import argparse
+import contextlib
 import os
 import socket
 import time
@@ -155,9 +157,7 @@ def ddp_loop(words: argparse.Namespace) -> None:
         optimizer.zero_grad()
         total = 0.0
         for m in range(share):
-            first = ((step - 1) * words.batch + (rank * share + m) * words.micro_batch) % (len(dataset) - words.micro_batch)
-            pairs = [dataset[(37 * (first + j)) % len(dataset)] for j in range(words.micro_batch)]
-            inputs, targets = (torch.stack(c) for c in zip(*pairs))
+            inputs, targets = micro_batch_of(dataset, words, step, rank * share + m)
             if m + 1 < share:
                 with parallel.no_sync():
                     loss = loss_of(parallel, inputs, targets) / share
@@ -180,9 +180,50 @@ def ddp_loop(words: argparse.Namespace) -> None:
     dist.destroy_process_group()
 
 
+def micro_batch_of(dataset: Dataset, words: argparse.Namespace, step: int, number: int):
+    """Inputs and targets of a micro-batch of a step, as the script deals them out."""
+    first = ((step - 1) * words.batch + number * words.micro_batch) % (len(dataset) - words.micro_batch)
+    pairs = [dataset[(37 * (first + j)) % len(dataset)] for j in range(words.micro_batch)]
+    return tuple(torch.stack(c) for c in zip(*pairs))
+
+
+def torchft_loop(words: argparse.Namespace) -> None:
+    """As torchft's own examples: a manager around DDP and the optimizer; a replica that joins gets its state from another."""
+    from datetime import timedelta
+
+    from torchft import DistributedDataParallel, Manager, Optimizer, ProcessGroupGloo
+
+    torch.set_num_threads(1)
+    model, plain = make()
+    manager = Manager(
+        pg=ProcessGroupGloo(timeout=timedelta(seconds=5)), min_replica_size=1, timeout=timedelta(seconds=10),
+        load_state_dict=lambda state: (model.load_state_dict(state["model"]), plain.load_state_dict(state["optimizer"])),
+        state_dict=lambda: {"model": model.state_dict(), "optimizer": plain.state_dict()},
+        replica_id=f"replica_{os.environ['REPLICA_GROUP_ID']}")
+    parallel, optimizer = DistributedDataParallel(manager, model), Optimizer(manager, plain)
+    dataset = Words()
+    share = words.batch // words.workers // words.micro_batch
+    while manager.current_step() < words.steps:
+        optimizer.zero_grad()  # begins a quorum
+        step, before, total = manager.current_step() + 1, manager.current_step(), 0.0
+        place = int(os.environ["REPLICA_GROUP_ID"]) % words.workers
+        for m in range(share):
+            inputs, targets = micro_batch_of(dataset, words, step, place * share + m)
+            with parallel.no_sync() if m + 1 < share else contextlib.nullcontext():
+                loss = loss_of(parallel, inputs, targets) / share
+                loss.backward()
+            total += loss.item()
+        optimizer.step()
+        if manager.current_step() > before:
+            tell(manager.current_step(), manager.num_participants(), total)
+    tell_result(model, words.steps)
+    manager.shutdown(wait=False)
+    os._exit(0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("loop", choices=["tidemill", "ddp"])
+    parser.add_argument("loop", choices=["tidemill", "ddp", "torchft"])
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=24)
     parser.add_argument("--micro-batch", type=int, default=4)
@@ -193,7 +234,7 @@ def main() -> None:
     parser.add_argument("--turns", default="", help=argparse.SUPPRESS)
     parser.add_argument("--block", type=int, default=10, help=argparse.SUPPRESS)
     words = parser.parse_args()
-    (tidemill_loop if words.loop == "tidemill" else ddp_loop)(words)
+    {"tidemill": tidemill_loop, "ddp": ddp_loop, "torchft": torchft_loop}[words.loop](words)
 
 
 if __name__ == "__main__":

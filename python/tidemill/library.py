@@ -149,6 +149,8 @@ def _declare(lib: ctypes.CDLL) -> None:
     lib.tidemill_cancelled.argtypes = [handle]
     lib.tidemill_held.argtypes = [handle, ctypes.c_uint64, ctypes.POINTER(Norm), ctypes.c_size_t]
     lib.tidemill_applied.argtypes = [handle, ctypes.c_uint64]
+    lib.tidemill_report_metric.restype = None
+    lib.tidemill_report_metric.argtypes = [handle, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_double]
     lib.tidemill_report_loss.restype = None
     lib.tidemill_report_loss.argtypes = [handle, ctypes.c_uint64, ctypes.c_double]
     lib.tidemill_failed.restype = None

@@ -180,6 +180,10 @@ class Session:
         """Reports a loss for the record, the live view and the metrics."""
         self._lib.tidemill_report_loss(self._handle, step, loss)
 
+    def report_metric(self, step: int, name: str, value: float) -> None:
+        """Another number of a step, for the loggers of the job file."""
+        self._lib.tidemill_report_metric(self._handle, step, name.encode(), value)
+
     def failed(self, reason: str) -> None:
         """The job itself is wrong: this is recorded, all workers stop, and nothing is retried."""
         self._lib.tidemill_failed(self._handle, reason.encode(errors="replace"))
@@ -238,6 +242,9 @@ class Alone:
     def report_loss(self, step: int, loss: float) -> None:
         """Kept in `losses`."""
         self.losses[step] = loss
+
+    def report_metric(self, step: int, name: str, value: float) -> None:
+        """Nobody logs it."""
 
     def failed(self, reason: str) -> None:
         """There is no coordinator to tell."""

@@ -147,6 +147,31 @@ def test_stopped_worker(build, folder):
         finish(c, build, folder, "mlp", steps)
 
 
+def test_warm_up(build, folder):
+    """The loop runs once before a worker joins, and nothing of that stays: dropout, BatchNorm, a counter."""
+    steps = 40
+    with begin(build, folder, "cnn", steps, "bitwise", "--warm-up") as c:
+        for number in (1, 2):
+            c.start_agent(number)
+        c.await_step(5, 2)
+        c.kill_worker(1)
+        c.await_step(c.newest()[0] + 3)
+        c.await_step(c.newest()[0] + 2, 2)
+        finish(c, build, folder, "cnn", steps)
+        told = [re.findall(r"^rehearsed as -1 of 1 main 0$", c.log(n), re.M) for n in (1, 2)]
+        if [len(lines) for lines in told] != [2, 1]:
+            raise Trouble(f"workers 1 (twice) and 2 did not try the loop first: {told}\n{c.tail()}")
+
+
+def test_warm_up_that_fails(build, folder):
+    """What goes wrong in the trial ends the job, with its reason."""
+    with begin(build, folder, "mlp", 30, "bitwise", "--warm-up", "--fail-at", "1") as c:
+        c.start_agent(1)
+        c.await_end(60)
+        if "the data is odd" not in c.events():
+            raise Trouble(f"the record does not say why\n{c.tail()}")
+
+
 def test_exception(build, folder):
     """A user's exception ends the job, with its traceback, on every worker; nothing is tried again."""
     with begin(build, folder, "mlp", 30, "bitwise", "--fail-at", "7") as c:
@@ -170,5 +195,5 @@ def test_other_weights(build, folder):
             raise Trouble(c.tail())
 
 
-for _test in (test_fast, test_stopped_worker, test_other_weights, test_head_and_coordinator_gpt):
+for _test in (test_fast, test_warm_up, test_stopped_worker, test_other_weights, test_head_and_coordinator_gpt):
     _test.slow = True

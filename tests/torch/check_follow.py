@@ -1,5 +1,8 @@
 """Layers that move while they are trained: what a follower makes of a layer and a gradient is what the trainer's own step makes."""
+import contextlib
 import ctypes
+import subprocess
+from types import SimpleNamespace
 
 import torch
 from torch import nn
@@ -33,14 +36,25 @@ class Followed(Alone):
         for layer in range(self._layers):
             state, gradient = self._bytes(layer), ctypes.create_string_buffer(follow.gradient_bytes(layer))
             follow.read_gradient(layer, ctypes.addressof(gradient), len(gradient))
-            follow.advance(layer, step, self._norm, ctypes.addressof(state), ctypes.addressof(gradient))
+            with self.as_one_without(follow):
+                follow.advance(layer, step, self._norm, ctypes.addressof(state), ctypes.addressof(gradient))
             self.made.append(state.raw)
         return out
+
+    @contextlib.contextmanager
+    def as_one_without(self, follow):
+        """Of a pipeline's layers: by a worker that does not have them."""
+        owner = getattr(follow, "_owner", SimpleNamespace(_held=None))
+        held, owner._held = owner._held, range(0)
+        yield
+        owner._held = held
 
     def applied(self, step):
         super().applied(step)
         for layer, made in enumerate(self.made):
             now = self._bytes(layer).raw
+            if layer == self.engine.keeper:  # only the script knows
+                continue
             if now != made:
                 at = next(i for i, (a, b) in enumerate(zip(now, made)) if a != b)
                 raise Trouble(f"layer {layer} of step {step} is another from byte {at} of {len(now)} on")
@@ -108,28 +122,61 @@ def compare(some):
                 raise Trouble(f"{script.__name__}: nothing was compared")
 
 
+def test_followers_beside_state(build, folder):
+    """With a loss scale that overflows, averages, counters, a schedule by what was measured: all but the layer of such state."""
+    compare([patterns.PATTERNS[name][1] for name in ("float16_with_a_scaler", "averaged_model", "counters_and_the_best_loss")])
+
+
 def test_followers_know_their_limits(build, folder):
-    """State of the script's own, loss scales and functions of commits: such layers move during the change."""
-    job, model = patterns.begin(), patterns.net()
-    job.attach(model, patterns.sgd(model), state={"more": nn.Linear(2, 2)})
-    assert job._state.follow is None
-    job, model = patterns.begin(), patterns.net()
-    job.attach(model, patterns.sgd(model), scaler=torch.amp.GradScaler("cpu"))
-    assert job._state.follow is None
+    """What a function of commits does to weights is found by the hash; a step that is passed over is no gradient's."""
+    try:
+        compare([patterns.PATTERNS["clamped_on_commit"][1]])
+    except Trouble as error:
+        assert "is another from byte" in str(error)
+    else:
+        raise Trouble("weights that were clamped were followed")
     job, model = patterns.begin(), patterns.net()
     job.attach(model, patterns.sgd(model))
-    job.on_commit(lambda step, loss: None)
+    job._stop.at = 3
     room = ctypes.create_string_buffer(job._state.follow.gradient_bytes(0))
     try:
         job._state.follow.read_gradient(0, ctypes.addressof(room), len(room))
     except RuntimeError:
         return
-    raise Trouble("a step with on_commit was taken for gradients alone")
+    raise Trouble("a step that is passed over was taken for gradients")
 
 
-def test_join_by_following(build, folder):
-    """A third worker joins two that train: it has followed, nothing is fetched in the change, and the bits are those of one alone."""
-    words = [python(), SCRIPT, "cnn", str(folder / "out"), "--gate", str(folder / "cluster" / "gate")]
+def test_pipeline_followers(build, folder):
+    """Layers of a pipeline, with a tied weight, schedules, clipping, BatchNorm: as one who does not have them would make them."""
+    from tidemill import torch as elastic
+    from train_pipeline import layers_of
+
+    for model, determinism in (("gpt", "bitwise"), ("gpt", "fast"), ("cnn", "bitwise")):
+        sessions, kept = [], Job._join
+
+        def join(job, engine, digest, layers, device):
+            job._session = Followed(engine, job.steps, layers, job.micro_batches)
+            sessions.append(job._session)
+
+        Job._join = join
+        try:
+            job = elastic.init(steps=6, batch=8, micro_batch=2, seed=3, determinism=determinism)
+            layers, tied = layers_of(model)
+            pipeline = elastic.Pipeline(
+                job, layers, loss=lambda out, y: F.cross_entropy(out.flatten(0, -2), y.flatten()), clip=0.5, tied=tied,
+                optimizer=lambda layer: torch.optim.AdamW(layer.parameters(), 0.01),
+                scheduler=lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, 6))
+            pipeline.train(Points(model, 40))
+        finally:
+            Job._join = kept
+            torch.use_deterministic_algorithms(False)
+        if sessions[0].compared != 36:
+            raise Trouble(f"{model}: {sessions[0].compared} layers were compared")
+
+
+def join_by_following(build, folder, model, *more):
+    """A third worker joins two that train: it has followed, and the bits are those of one alone."""
+    words = [python(), SCRIPT, model, str(folder / "out"), *more, "--gate", str(folder / "cluster" / "gate")]
     with Cluster(build, folder / "cluster", words, 40) as c:
         c.start_agent(1)
         c.start_agent(2)
@@ -142,11 +189,18 @@ def test_join_by_following(build, folder):
         if not told or int(told[-1].split()[1]) == 0:
             raise Trouble(f"worker 3 has not followed: {told}\n{c.tail()}")
         results = {torch.load(path)["hash"] for path in folder.glob("out-*")}
-    import subprocess
-    alone = subprocess.run([python(), SCRIPT, "cnn", str(folder / "alone")], check=True, capture_output=True, env=c.variables)
-    assert alone.returncode == 0
+    subprocess.run([python(), SCRIPT, model, str(folder / "alone"), *more], check=True, capture_output=True, env=c.variables)
     assert results == {torch.load(folder / "alone-0")["hash"]}, results
 
 
-for _test in (test_followers_all, test_join_by_following):
+def test_join_by_following(build, folder):
+    join_by_following(build, folder, "cnn")
+
+
+def test_join_with_state_by_following(build, folder):
+    """With an average of weights, which moves in the change, and a counter."""
+    join_by_following(build, folder, "gpt", "--average")
+
+
+for _test in (test_followers_all, test_join_by_following, test_join_with_state_by_following):
     _test.slow = True

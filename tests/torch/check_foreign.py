@@ -9,6 +9,7 @@ import torch
 from cluster import ROOT, Cluster, Skipped, Trouble, python
 
 FOREIGN = ROOT.parent / "shared" / "foreign"
+HERE = ROOT / "tests" / "torch"
 
 NANOGPT = {
     "the package": ("import torch\n", "import torch\nimport tidemill.torch\n"),
@@ -54,6 +55,57 @@ MNIST_TEST = {
     "what the test reads": ("schedule='epoch')\n", "schedule='epoch')\n    import watch; watch.follow(job)\n"),
     "small steps": ("        optimizer.zero_grad()\n", "        optimizer.zero_grad()\n        import watch; watch.wait(job)\n"),
     "the result": ("    if args.save_model:\n", "    if job.done():\n        watch.save(model)\n    if args.save_model:\n"),
+}
+TORCHRUN = {
+    "the package": ("import torch\n", "import torch\nimport tidemill.torch\n"),
+    "no process group": ("from torch.distributed import destroy_process_group, init_process_group\n"
+                         "from torch.nn.parallel import DistributedDataParallel as DDP\n", ""),
+    "no sampler by ranks": ("from torch.utils.data.distributed import DistributedSampler\n", ""),
+    "nothing to set up": ("def ddp_setup():\n    init_process_group(backend=\"gloo\")\n\n\n", ""),
+    "attach": ("        if os.path.exists(snapshot_path):\n            self._load_snapshot(snapshot_path)\n        self.model = DDP(self.model)\n",
+               "        job.attach(self.model, self.optimizer)\n"),
+    "backward": ("        loss.backward()\n", "        job.backward(loss)\n"),
+    "the loop": ("in self.train_data:\n", "in job.batches(self.train_data):\n"),
+    "epochs": ("        for epoch in range(self.epochs_run, max_epochs):\n            self._run_epoch(epoch)\n"
+               "            if self.rank == 0 and epoch % self.save_every == 0:\n                self._save_snapshot(epoch)\n",
+               "        for epoch in job.epochs(self.train_data):\n            self._run_epoch(epoch)\n"),
+    "the order": ("sampler=DistributedSampler(dataset))\n", "shuffle=True)\n"),
+    "the job, before the model": (
+        "    ddp_setup()\n    dataset = Numbers(64)\n",
+        "    global job\n    dataset = Numbers(64)\n    job = tidemill.torch.init(steps=total_epochs * len(dataset) // 16, batch=16, "
+        "micro_batch=batch_size, seed=1, determinism=\"bitwise\")\n"),
+    "the end": ("    destroy_process_group()\n", ""),
+}
+TORCHRUN_TEST = {
+    "what the test reads": ("self.optimizer)\n", "self.optimizer)\n        import watch; watch.follow(job)\n"),
+    "small steps": ("        self.optimizer.zero_grad()\n", "        self.optimizer.zero_grad()\n        import watch; watch.wait(job)\n"),
+    "the result": ("    trainer.train(total_epochs)\n",
+                   "    trainer.train(total_epochs)\n    import watch\n    if job.done():\n        watch.save(model)\n"),
+}
+TORCHFT = {
+    "the package": ("from torchft import DistributedDataParallel, DistributedSampler, Manager, Optimizer, ProcessGroupGloo\n",
+                    "import tidemill.torch\n"),
+    "the job, before the model": (
+        "    sampler = DistributedSampler(trainset, replica_rank=group, num_replica_groups=groups, group_rank=0, num_replicas=1)\n"
+        "    trainloader = DataLoader(trainset, batch_size=4, sampler=sampler)\n",
+        "    job = tidemill.torch.init(steps=STEPS, batch=16, micro_batch=4, seed=1, determinism=\"bitwise\")\n"
+        "    trainloader = DataLoader(trainset, batch_size=4, shuffle=True)\n"),
+    "no state by hand": (
+        "    def load_state_dict(state):\n        m.load_state_dict(state[\"model\"])\n        optimizer.load_state_dict(state[\"optim\"])\n\n"
+        "    def state_dict():\n        return {\"model\": m.state_dict(), \"optim\": optimizer.state_dict()}\n\n"
+        "    manager = Manager(pg=ProcessGroupGloo(timeout=timedelta(seconds=5)), min_replica_size=1, load_state_dict=load_state_dict,\n"
+        "                      state_dict=state_dict, replica_id=f\"train_{group}\", timeout=timedelta(seconds=10))\n", ""),
+    "no wrapper": ("    m = DistributedDataParallel(manager, m)\n", ""),
+    "attach": ("    optimizer = Optimizer(manager, optim.AdamW(m.parameters(), lr=1e-2))\n",
+               "    optimizer = optim.AdamW(m.parameters(), lr=1e-2)\n    job.attach(m, optimizer)\n"),
+    "the loop": ("in endless(trainloader):\n", "in job.batches(trainloader):\n"),
+    "backward": ("        loss.backward()\n", "        job.backward(loss)\n"),
+    "the end": ("        if manager.current_step() >= STEPS:\n            break\n", ""),
+}
+TORCHFT_TEST = {
+    "what the test reads": ("job.attach(m, optimizer)\n", "job.attach(m, optimizer)\n    import watch; watch.follow(job)\n"),
+    "small steps": ("        loss = criterion", "        watch.wait(job)\n        loss = criterion"),
+    "the result": ("\n\nif __name__", "    if job.done():\n        watch.save(m)\n\n\nif __name__"),
 }
 WATCH = '''
 import os, sys, torch
@@ -159,5 +211,19 @@ def test_mnist(build, folder):
     assert changed(MNIST) == 9, changed(MNIST)
 
 
-for _test in (test_nanogpt, test_mnist):
+def test_torchrun_script(build, folder):
+    """In the style of PyTorch's tutorial for torchrun."""
+    (folder / "train.py").write_text(port(HERE / "script_torchrun.py", TORCHRUN, TORCHRUN_TEST))
+    both_ways(build, folder, "train.py", ["4", "1"], 16)
+    assert changed(TORCHRUN) == 8, changed(TORCHRUN)  # as doc/pytorch-port.md says
+
+
+def test_torchft_script(build, folder):
+    """In the style of torchft's example."""
+    (folder / "train.py").write_text(port(HERE / "script_torchft.py", TORCHFT, TORCHFT_TEST))
+    both_ways(build, folder, "train.py", [], 16)
+    assert changed(TORCHFT) == 7, changed(TORCHFT)
+
+
+for _test in (test_nanogpt, test_mnist, test_torchrun_script, test_torchft_script):
     _test.slow = True

@@ -20,9 +20,9 @@ def need_transformers():
         raise Skipped("the package transformers is not there (make venv)")
 
 
-def alone(folder: Path) -> str:
+def alone(folder: Path, *more: str) -> str:
     variables = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMILL_") or k == "TIDEMILL_LIBRARY"}
-    done = subprocess.run([python(), SCRIPT, str(folder / "alone")], capture_output=True, text=True, env=variables)
+    done = subprocess.run([python(), SCRIPT, str(folder / "alone"), *more], capture_output=True, text=True, env=variables)
     if done.returncode:
         raise Trouble(done.stderr)
     return done.stdout
@@ -54,6 +54,34 @@ def test_hf_trainer_kill(build, folder):
         expected = {line for line in undisturbed.splitlines() if line.startswith("logged ")}
         if not logged or not logged <= expected:
             raise Trouble(f"other losses were logged: {sorted(logged - expected)}")
+
+
+def test_hf_trainer_chaos(build, folder):
+    """From a checkpoint of plain Trainer, with evaluation, checkpoints, a callback and early stopping: a worker is killed, an instance
+    is lost, another joins, and it stops at the same step with the same weights."""
+    need_transformers()
+    alone(folder / "plain", "--plain")
+    begin = ["--from", str(folder / "plain" / "alone" / "checkpoint-6")]
+    undisturbed = alone(folder, *begin)
+    words = [python(), SCRIPT, str(folder / "out"), "--gate", str(folder / "cluster" / "gate"), *begin]
+    variables = {"LOCAL_RANK": "0", "TIDEMILL_DETERMINISM": "bitwise"}
+    with Cluster(build, folder / "cluster", words, 80, layers=4, micro_batches=4, variables=variables) as c:
+        c.start_agent(1)
+        c.start_agent(2)
+        c.await_step(8, 2)
+        c.kill_worker(1)
+        c.await_step(c.newest()[0] + 3)
+        c.kill_instance(2)
+        c.start_agent(3)
+        c.await_step(c.newest()[0] + 2)
+        c.await_end()
+        c.await_(lambda: any("weights " in c.log(n) for n in (1, 3)), 60, "the final weights")
+        ended = next(c.log(n) for n in (1, 3) if "weights " in c.log(n))
+        for start in ("weights ", "ended "):
+            told = [[line for line in text.splitlines() if line.startswith(start)][-1] for text in (ended, undisturbed)]
+            if told[0] != told[1]:
+                raise Trouble(f"{told[0]}, and undisturbed {told[1]}\n{c.tail()}")
+        assert int(told[1].split()[1]) < 86, told
 
 
 def test_hf_trainer_alone(build, folder):
@@ -325,6 +353,53 @@ def test_hf_layers(build, folder):
         torch.testing.assert_close(first, whole.get_input_embeddings().weight, rtol=1e-3, atol=1e-5)
 
 
+def test_hf_layers_of_vit(build, folder):
+    """A ViT's layers compute what it does, and a pipeline of them, compiled by dynamo or not, trains as it would."""
+    need_transformers()
+    import copy
+
+    import transformers
+    from tidemill import samples
+    from tidemill import torch as elastic
+    from tidemill.torch.hf import layers_of
+    from torch.nn.functional import cross_entropy
+
+    transformers.set_seed(5)
+    whole = transformers.ViTForImageClassification(transformers.ViTConfig(
+        num_hidden_layers=2, hidden_size=32, num_attention_heads=2, intermediate_size=48, image_size=16, patch_size=8, num_labels=5,
+        num_channels=1))
+
+    class Images(torch.utils.data.Dataset):
+        def __len__(self):
+            return 16
+
+        def __getitem__(self, i):
+            return torch.randn(1, 16, 16, generator=torch.Generator().manual_seed(i)), i % 5
+
+    data, made = Images(), []
+    out = images = torch.stack([data[i][0] for i in range(3)])
+    for layer in layers_of(copy.deepcopy(whole))[0]:
+        out = layer(out)
+    torch.testing.assert_close(out, whole(pixel_values=images).logits)
+    for compiled in (False, {"backend": "eager"}):
+        layers, tied = layers_of(copy.deepcopy(whole))
+        assert len(layers) == 4 and not tied
+        job = elastic.init(steps=3, batch=8, micro_batch=4, seed=1)
+        pipeline = elastic.Pipeline(job, layers, loss=cross_entropy, compile=compiled,
+                                    optimizer=lambda layer: torch.optim.SGD(layer.parameters(), lr=0.1))
+        pipeline.train(data)
+        made.append(pipeline.layer(3).classifier.weight)
+    optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)
+    for step in range(1, 4):
+        optimizer.zero_grad()
+        for number in range(2):
+            rows = [data[i] for i in samples.micro_batch_items(1, len(data), 8, 4, step, number)]
+            (cross_entropy(whole(pixel_values=torch.stack([r[0] for r in rows])).logits, torch.tensor([r[1] for r in rows])) / 2).backward()
+        optimizer.step()
+    for weight in made:
+        torch.testing.assert_close(weight, whole.classifier.weight, rtol=1e-3, atol=1e-5)
+
+
 def families():
     """(name, model) of decoders, tiny and random; windows are shorter than the sequences."""
     import transformers
@@ -396,5 +471,5 @@ def test_hf_layers_of_decoders(build, folder):
         torch.testing.assert_close(pipeline.layer(0).embed_tokens.weight, whole.get_input_embeddings().weight, rtol=1e-3, atol=1e-5)
 
 
-for _test in (test_hf_evaluation, test_hf_resume, test_hf_float16):
+for _test in (test_hf_evaluation, test_hf_resume, test_hf_float16, test_hf_trainer_chaos):
     _test.slow = True

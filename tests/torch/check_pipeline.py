@@ -1,4 +1,5 @@
 """Pipelines on a real cluster: stages are lost, layouts change, all replicas of a stage go."""
+import copy
 import os
 import subprocess
 from pathlib import Path
@@ -79,6 +80,76 @@ def test_pipeline_stage_lost(build, folder):
         finish(c, folder, steps, True)
 
 
+def test_pipeline_join_by_following(build, folder):
+    """Two workers join two stages that train: each follows the layers that it will have."""
+    steps = 50
+    with begin(build, folder, steps) as c:
+        c.start_agent(1)
+        c.start_agent(2)
+        c.await_(lambda: "layout 1x2" in layouts(c), 240, "1x2")
+        c.await_step(c.newest()[0] + 2)
+        c.start_agent(3)
+        c.start_agent(4)
+        c.await_(lambda: "layout 2x2" in layouts(c), 240, "2x2")
+        finish(c, folder, steps, True)
+        told = [int(line.split()[1]) for n in (3, 4) for line in c.log(n).splitlines() if line.startswith("followed ")]
+        if not any(told):
+            raise Trouble(f"nobody has followed: {told}\n{c.tail()}")
+
+
+def batch_norm(build, folder, *extra):
+    """BatchNorm in two stages, replicated: a worker is killed, comes back; one goes for good."""
+    steps = 40
+    with begin(build, folder, steps, "--model", "cnn", *extra) as c:
+        for number in (1, 2, 3, 4):
+            c.start_agent(number)
+        c.await_(lambda: "layout 2x2" in layouts(c), 240, "2x2")
+        c.kill_worker(2)
+        c.await_step(c.newest()[0] + 3)
+        c.kill_instance(3)
+        c.await_step(c.newest()[0] + 3)
+        finish(c, folder, steps, True, "--model", "cnn", *extra)
+
+
+def test_pipeline_batch_norm(build, folder):
+    batch_norm(build, folder)
+
+
+def test_pipeline_batch_norm_recompute_compiled(build, folder):
+    """What runs again in the backward pass leaves no trace in the statistics; layers are compiled."""
+    batch_norm(build, folder, "--recompute", "--compile", "aot_eager")
+
+
+def test_pipeline_batch_norm_as_plain(build, folder):
+    """The statistics are those of a plain loop, whatever is computed again."""
+    from tidemill import samples, torch as elastic
+    from train_pipeline import Convolution
+    from train_small import Points
+
+    data = [Points("cnn", 16)[i] for i in range(16)]
+    for more in ({}, {"recompute": True}, {"compile": {"backend": "eager"}}):
+        torch.manual_seed(4)
+        layers = [Convolution(True), Convolution(False), torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(512, 2))]
+        for layer in layers[:2]:
+            layer.inner[1].p = 0.0
+        plain = torch.nn.Sequential(*copy.deepcopy(layers))
+        job = elastic.init(steps=3, batch=8, micro_batch=4, seed=1)
+        pipeline = elastic.Pipeline(job, layers, loss=torch.nn.functional.cross_entropy,
+                                    optimizer=lambda layer: torch.optim.SGD(layer.parameters(), lr=0.1), **more)
+        pipeline.train(data)
+        optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+        for step in range(1, 4):
+            optimizer.zero_grad()
+            for number in range(2):
+                rows = [data[i] for i in samples.micro_batch_items(1, len(data), 8, 4, step, number)]
+                out = plain(torch.stack([r[0] for r in rows]))
+                (torch.nn.functional.cross_entropy(out, torch.tensor([r[1] for r in rows])) / 2).backward()
+            optimizer.step()
+        for number in (0, 1):
+            for name, tensor in plain[number].state_dict().items():
+                torch.testing.assert_close(pipeline.layer(number).state_dict()[name], tensor, rtol=1e-4, atol=1e-5)
+
+
 def test_pipeline_fast_bf16(build, folder):
     steps = 30
     with begin(build, folder, steps, "--determinism", "fast", "--bf16") as c:
@@ -89,5 +160,6 @@ def test_pipeline_fast_bf16(build, folder):
         finish(c, folder, steps, False, "--determinism", "fast", "--bf16")
 
 
-for _test in (test_pipeline_layouts_change, test_pipeline_fast_bf16):
+for _test in (test_pipeline_layouts_change, test_pipeline_join_by_following, test_pipeline_fast_bf16, test_pipeline_batch_norm,
+              test_pipeline_batch_norm_recompute_compiled):
     _test.slow = True

@@ -59,6 +59,28 @@ def test_wheel(build, folder):
     assert told.returncode and "pip install 'tidemill[torch]'" in told.stderr, told.stderr
 
 
+def test_wheel_manylinux(build, folder):
+    """By auditwheel: tagged manylinux, with all that library and program are linked with, of which the machine needs nothing."""
+    tools = ROOT / "build" / "venv-wheel" / "bin" / "python"
+    if not tools.exists():
+        raise Skipped("auditwheel is not there (scripts/make-venv wheel)")
+    done = subprocess.run([str(ROOT / "scripts" / "make-wheel")], capture_output=True, text=True, env={**os.environ, "PYTHON": str(tools)})
+    wheel = next((ROOT / "build" / "wheel").glob("*.whl"), None)
+    if done.returncode or wheel is None or "-py3-none-manylinux_" not in wheel.name:
+        raise Trouble(f"{wheel}\n{done.stdout}{done.stderr}")
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    python = folder / "venv" / "bin" / "python"
+    subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--no-index", str(wheel)], check=True)
+    done = load(python, folder)
+    told = subprocess.run([str(python), "-m", "tidemill", "--version"], capture_output=True, text=True, cwd=folder, env={"PATH": "/usr/bin:/bin"})
+    if done.returncode or told.returncode or not told.stdout.startswith("tidemill "):
+        raise Trouble(done.stdout + done.stderr + told.stdout + told.stderr)
+    place = next((folder / "venv").glob("lib/python*/site-packages/tidemill/tidemill-program"))
+    linked = subprocess.run(["ldd", str(place)], capture_output=True, text=True, check=True).stdout
+    own = [line for line in linked.splitlines() if "libprotobuf-c" in line or "libcrypto" in line]
+    assert own and all("site-packages/tidemill" in line for line in own), linked
+
+
 def test_wheel_without_library(build, folder):
     """Nothing to take and nothing to build it from: installed all the same, and clear about it when it is used."""
     python = install(folder)
@@ -88,5 +110,5 @@ def test_wheel_run(build, folder):
         raise Trouble(told.stdout + told.stderr)
 
 
-for _test in (test_wheel_without_library, test_wheel_run):
+for _test in (test_wheel_manylinux, test_wheel_without_library, test_wheel_run):
     _test.slow = True

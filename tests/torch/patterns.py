@@ -996,6 +996,7 @@ def main():
     job = begin()
     job.after_step(lambda step, loss: print(f"applied {step} of {job.world_size} loss {loss}", flush=True))
     result = PATTERNS[words.name][1](job)
+    print(f"followed {job._state.follow.advanced}", flush=True)
     if job.has_result:
         torch.save(result, f"{words.out}-{os.environ.get('TIDEMILL_INSTANCE_ID', '0')}")
 

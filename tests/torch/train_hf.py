@@ -34,7 +34,6 @@ class Watch(TrainerCallback):
         print(f"applied {state.global_step} of {self.trainer.job.world_size}", flush=True)
         self.gate.wait(state.global_step, lambda: False)
 
-
     def on_log(self, args, state, control, logs, **_):
         if "loss" in logs:
             self.logged.append((state.global_step, logs["loss"]))
@@ -75,8 +74,20 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("out")
     parser.add_argument("--gate")
+    parser.add_argument("--plain", action="store_true", help="six steps by transformers.Trainer, for a checkpoint")
+    parser.add_argument("--from", dest="folder", help="evaluate, stop early, and begin from this checkpoint of plain Trainer")
     words = parser.parse_args()
-    done, _ = train(words.out, words.gate)
+    if words.plain:
+        transformers.Trainer(model=make(), args=arguments(words.out, max_steps=6, save_strategy="steps", save_steps=6),
+                             train_dataset=Tokens()).train()
+        sys.exit(0)
+    more = {}
+    if words.folder:  # it falls, so that the first is the best, and the training stops early
+        more = dict(resume=words.folder, max_steps=6 + STEPS, eval_strategy="steps", eval_steps=10, greater_is_better=True,
+                    save_strategy="steps", save_steps=10, save_total_limit=2, metric_for_best_model="eval_loss",
+                    more=[transformers.EarlyStoppingCallback(4)])
+    done, _ = train(words.out, words.gate, **more)
+    print(f"ended {done.state.global_step} best {done.state.best_metric} at {done.state.best_global_step}", flush=True)
     if done.is_main:
         print(f"weights {hash_of(done.model)}", flush=True)
     sys.stdout.flush()

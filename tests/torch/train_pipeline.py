@@ -6,6 +6,7 @@ import os
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import tidemill.torch
 from train_small import Block, Gate, Points
@@ -31,6 +32,25 @@ class Head(nn.Module):
         return self.out(self.norm(x))
 
 
+class Convolution(nn.Module):
+    """With BatchNorm, and a part whose activations it computes again by itself."""
+
+    def __init__(self, first: bool) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(1 if first else 8, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.inner = nn.Sequential(nn.Conv2d(8, 8, 1), nn.Dropout(0.1), nn.Tanh())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(self.inner, F.relu(self.norm(self.conv(x))), use_reentrant=False)
+
+
+def layers_of(model: str):
+    """The layers, and which weight they share."""
+    if model == "cnn":
+        return [lambda: Convolution(True), *[lambda: Convolution(False)] * 4, lambda: nn.Sequential(nn.Flatten(), nn.Linear(512, 2))], []
+    return [Embed, *[lambda: Block(WIDTH)] * 4, Head], [((0, "tokens.weight"), (5, "out.weight"))]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out")
@@ -39,6 +59,8 @@ def main() -> None:
     parser.add_argument("--gate")
     parser.add_argument("--recompute", action="store_true")
     parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--model", choices=["gpt", "cnn"], default="gpt")
+    parser.add_argument("--compile", help="by which backend of torch.compile")
     words = parser.parse_args()
 
     job = tidemill.torch.init(steps=words.steps, batch=16, micro_batch=2, seed=3, determinism=words.determinism)
@@ -47,14 +69,15 @@ def main() -> None:
 
     def loss_of(out: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         gate.wait(job.committed_step + 1, job._session.cancelled)
-        return F.cross_entropy(out.flatten(0, 1).float(), targets.flatten())
+        return F.cross_entropy(out.flatten(0, -2).float(), targets.flatten())
 
+    layers, tied = layers_of(words.model)
     pipeline = tidemill.torch.Pipeline(
-        job, [Embed, *[lambda: Block(WIDTH)] * 4, Head],
+        job, layers,
         loss=loss_of,
         optimizer=lambda layer: torch.optim.AdamW(layer.parameters(), lr=2e-3),
         scheduler=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, words.steps),
-        clip=1.0, tied=[((0, "tokens.weight"), (5, "out.weight"))], recompute=words.recompute,
+        clip=1.0, tied=tied, recompute=words.recompute, compile={"backend": words.compile} if words.compile else False,
         autocast=torch.bfloat16 if words.bf16 else None)
 
     @job.after_step
@@ -62,7 +85,8 @@ def main() -> None:
         print(f"applied {step} of {job.world_size} loss {loss:.6f} rank {job.rank} layout "
               f"{pipeline.layout[0]}x{pipeline.layout[1]}", flush=True)
 
-    pipeline.train(Points("gpt"))
+    pipeline.train(Points(words.model))
+    print(f"followed {pipeline._stack.follow.advanced}", flush=True)
     table = {}
     for number in pipeline.result:
         h = hashlib.sha256()

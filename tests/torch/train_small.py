@@ -9,6 +9,7 @@ from typing import Callable, Optional
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import Dataset
 
 import tidemill.torch
@@ -101,6 +102,16 @@ def weights_hash(model: nn.Module) -> str:
     return h.hexdigest()[:32]
 
 
+def numbers_of(optimizer: torch.optim.Optimizer) -> int:
+    """How many its state has here."""
+    return sum(t.numel() for state in optimizer.state.values() for t in state.values() if isinstance(t, torch.Tensor))
+
+
+def layout(job: "tidemill.torch.Job") -> str:
+    """As replicas x shards."""
+    return f"{job._asked.pipelines}x{job._asked.stages}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("model", choices=["mlp", "cnn", "gpt"])
@@ -110,10 +121,15 @@ def main() -> None:
     parser.add_argument("--gate", help="a file with a step: those behind it go slowly")
     parser.add_argument("--fail-at", type=int, default=0)
     parser.add_argument("--unlike", action="store_true", help="begin with weights that differ between workers")
+    parser.add_argument("--shard", help="what is sharded")
+    parser.add_argument("--average", action="store_true", help="keep an average of the weights")
+    parser.add_argument("--warm-up", action="store_true", help="try the loop before joining")
+    parser.add_argument("--save", help="a folder for a checkpoint of the last step")
     words = parser.parse_args()
 
     gate = Gate(words.gate)
-    job = tidemill.torch.init(steps=words.steps, batch=16, micro_batch=2, seed=3, determinism=words.determinism)
+    job = tidemill.torch.init(steps=words.steps, batch=16, micro_batch=2, seed=3, determinism=words.determinism,
+                              warm_up=words.warm_up or None)
     torch.set_num_threads(1)
     model = make(words.model)
     if words.unlike:
@@ -124,13 +140,19 @@ def main() -> None:
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
         scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, words.steps)
-    job.attach(model, optimizer, scheduler, clip=1.0)
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    if words.average:
+        job.on_commit(lambda step, loss: average.update_parameters(model))
+    job.attach(model, optimizer, scheduler, clip=1.0, shard=words.shard, state={"average": average} if words.average else None)
 
     @job.after_step
     def tell(step, loss):
-        print(f"applied {step} of {job.world_size} loss {loss:.6f} rank {job.rank} main {int(job.is_main)}", flush=True)
+        print(f"applied {step} of {job.world_size} loss {loss:.6f} rank {job.rank} main {int(job.is_main)}"
+              + (f" state {numbers_of(optimizer)} layout {layout(job)}" if words.shard else ""), flush=True)
 
     for inputs, targets in job.batches(Points(words.model)):
+        if job.rehearsing:
+            print(f"rehearsed as {job.rank} of {job.world_size} main {int(job.is_main)}", flush=True)
         with job.step() as step:
             if words.fail_at and step.number == words.fail_at:
                 raise ValueError("the data is odd")
@@ -140,9 +162,11 @@ def main() -> None:
             optimizer.step()
             scheduler.step()
             optimizer.zero_grad()
-    print(f"followed {job._state.follow.advanced if job._state.follow else 0}", flush=True)
+    if words.save:
+        job.save(words.save)
+    print(f"followed {job._state.follow.advanced}", flush=True)
     if job.done():
-        torch.save({"hash": weights_hash(model), "model": model.state_dict(), "lr": optimizer.param_groups[0]["lr"],
+        torch.save({"hash": weights_hash(average if words.average else model), "model": model.state_dict(), "lr": optimizer.param_groups[0]["lr"],
                     "loss": job.last_loss}, f"{words.out}-{os.environ.get('TIDEMILL_INSTANCE_ID', '0')}")
 
 

@@ -6,7 +6,7 @@ See doc/pytorch.md ("Train your PyTorch job on spot"), and `init` for the five l
 try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
-    raise ImportError("tidemill.torch needs PyTorch 2.6 or newer, and there is none in this environment: pip install "
+    raise ImportError("tidemill.torch needs PyTorch 2.4 or newer, and there is none in this environment: pip install "
                       "'tidemill[torch]', or torch as https://pytorch.org says for your GPU") from error
 
 from tidemill.errors import JobFailed, Refused, TidemillError, UsageError

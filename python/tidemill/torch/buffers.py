@@ -17,23 +17,32 @@ from tidemill.errors import UsageError
 from tidemill.torch.group import Group
 
 
+def norms_of(model: nn.Module) -> List[Tuple[str, _BatchNorm]]:
+    """Those with running statistics; kinds that cannot be merged are refused."""
+    found: List[Tuple[str, _BatchNorm]] = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.SyncBatchNorm):
+            raise UsageError(f"{name} is a SyncBatchNorm: micro-batches are computed apart here, so there is nothing "
+                             "to synchronise; use BatchNorm (its statistics are merged), GroupNorm or LayerNorm")
+        if isinstance(module, _BatchNorm) and module.running_mean is not None:
+            if module.momentum is None:
+                raise UsageError(f"{name} is a BatchNorm with momentum=None (a cumulative average), which cannot be "
+                                 "merged over workers: give it a momentum, such as 0.1")
+            found.append((name, module))
+    return found
+
+
 class RunningStatistics:
     """Watches the buffers of a model for the life of a job."""
 
-    def __init__(self, model: nn.Module, micro_batches: int) -> None:
-        self._model, self._micro_batches = model, micro_batches
-        self._norms: List[Tuple[str, _BatchNorm]] = []
-        for name, module in model.named_modules():
-            if isinstance(module, nn.SyncBatchNorm):
-                raise UsageError(f"{name} is a SyncBatchNorm: micro-batches are computed apart here, so there is nothing "
-                                 "to synchronise; use BatchNorm (its statistics are merged), GroupNorm or LayerNorm")
-            if isinstance(module, _BatchNorm) and module.running_mean is not None:
-                if module.momentum is None:
-                    raise UsageError(f"{name} is a BatchNorm with momentum=None (a cumulative average), which cannot be "
-                                     "merged over workers: give it a momentum, such as 0.1")
-                self._norms.append((name, module))
+    def __init__(self, model: nn.Module, micro_batches: int, by_forward: bool = False) -> None:
+        """by_forward: a micro-batch counts from its forward pass alone (pipelines); what runs again in a backward pass
+        (activations that were not kept) leaves no trace."""
+        self._by_forward = by_forward
+        self.model, self._micro_batches = model, micro_batches
+        self._norms = norms_of(model)
         self._width = sum(2 * module.num_features + 1 for _, module in self._norms)
-        self._table = torch.zeros(micro_batches, self._width)
+        self.table = torch.zeros(micro_batches, self._width)
         self._scratch: Dict[nn.Module, Tuple[torch.Tensor, torch.Tensor]] = {}
         self._real: Dict[nn.Module, Tuple[Any, ...]] = {}
         self._passes: Dict[nn.Module, int] = {}
@@ -42,17 +51,23 @@ class RunningStatistics:
             module.register_forward_pre_hook(self._before)
             module.register_forward_hook(self._after, always_call=True)
 
+    @torch.compiler.disable
     def _before(self, module: Any, _: Any) -> None:
-        if not module.training or not self._active:
+        if not module.training or not (self._active or self._by_forward):
             return
         self._real[module] = tuple(module._buffers[k] for k in ("running_mean", "running_var", "num_batches_tracked"))
         if module not in self._scratch:
             self._scratch[module] = (torch.zeros_like(module.running_mean), torch.zeros_like(module.running_var))
-        module._buffers["running_mean"], module._buffers["running_var"] = self._scratch[module]
+        place = self._scratch[module]
+        if self._active:
+            self._passes[module] = self._passes.get(module, 0) + 1
+        else:
+            place = (torch.zeros_like(place[0]), torch.zeros_like(place[1]))
+        module._buffers["running_mean"], module._buffers["running_var"] = place
         if module.num_batches_tracked is not None:
             module._buffers["num_batches_tracked"] = module.num_batches_tracked.clone()
-        self._passes[module] = self._passes.get(module, 0) + 1
 
+    @torch.compiler.disable
     def _after(self, module: Any, *_: Any) -> None:
         if module in self._real:
             mean, var, count = self._real.pop(module)
@@ -62,17 +77,19 @@ class RunningStatistics:
 
     def renew(self) -> None:
         """A new group: what the old one still does must not change our buffers."""
-        self._table = torch.zeros(self._micro_batches, self._width)
+        self.table = torch.zeros(self._micro_batches, self._width)
 
     def begin(self) -> None:
         """A step begins."""
-        self._table.zero_()
-        self._versions = {name: (id(b), b._version) for name, b in self._model.named_buffers()}
+        self.table.zero_()
+        self._versions = {name: (id(b), b._version) for name, b in self.model.named_buffers()}
 
     def begin_micro_batch(self) -> None:
         """Scratches start from zero."""
         self._active = True
         self._passes.clear()
+        if self._by_forward:
+            self._scratch = {}  # the backward pass of another micro-batch may still want to see its own
         for mean, var in self._scratch.values():
             mean.zero_()
             var.zero_()
@@ -86,13 +103,13 @@ class RunningStatistics:
             n = module.num_features
             if self._passes.get(module):
                 mean, var = self._scratch[module]
-                self._table[number, at: at + n] = mean
-                self._table[number, at + n: at + 2 * n] = var
-                self._table[number, at + 2 * n] = self._passes[module]
+                self.table[number, at: at + n] = mean
+                self.table[number, at + n: at + 2 * n] = var
+                self.table[number, at + 2 * n] = self._passes[module]
             at += 2 * n + 1
 
     def _check(self) -> None:
-        for name, buffer in self._model.named_buffers():
+        for name, buffer in self.model.named_buffers():
             if self._versions.get(name) != (id(buffer), buffer._version):
                 raise UsageError(
                     f"the buffer {name} changes while the model trains, and Tidemill cannot merge it over workers: only "
@@ -102,12 +119,12 @@ class RunningStatistics:
     def exchange(self, group: Group) -> None:
         """Sends the statistics of all micro-batches to every worker: each row comes from one worker, the others add zero."""
         if self._width:
-            group.wait(group.all_reduce(self._table))
+            group.wait(group.all_reduce(self.table))
 
     def commit(self) -> None:
         """The running statistics become those after all micro-batches, in order."""
         for module, at in self.places():
-            rows = self._table[:, at: at + 2 * module.num_features + 1]
+            rows = self.table[:, at: at + 2 * module.num_features + 1]
             merge(rows, module, module.running_mean, module.running_var, module.num_batches_tracked)
 
     def places(self) -> Iterator[Tuple[_BatchNorm, int]]:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple, Union
 
 import torch
 from torch import nn
@@ -28,7 +29,7 @@ _FORMAT = 1
 
 
 def _write(path: Path, data: bytes) -> None:
-    new = path.with_name(path.name + ".new")
+    new = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.new")  # replicas may write the same one
     with open(new, "wb") as out:
         out.write(data)
         out.flush()
@@ -98,7 +99,25 @@ def save(state: ModelState, step: int, folder: PathLike) -> None:
         extras = {path: t.cpu().contiguous().clone() for path, t in state.extras.tensors.items()}
         _write(path / "state.safetensors", _safetensors().save(extras, metadata={"format": "pt"}))
     names = [row for layer in state.layers for row in layer_names(layer)]
-    write_index(path, names, count, {"step": step, "shared": state.shared_notes(), "numbers": numbers})
+    write_index(path, names, count, {"step": step, "shared": state.whole_notes(), "numbers": numbers})
+
+
+def save_held(state: ModelState, step: int, folder: PathLike, held: Sequence[int], writes: bool) -> None:
+    """Of a model whose optimizer's state is in shards: the layers of this worker, and with the first the index. writes: False for a
+    replica, whose layers another one writes."""
+    path = Path(folder)
+    if any(p.numbers for p in state.params):
+        raise UsageError(f"{type(state.optimizer).__name__} keeps numbers beside tensors, which a checkpoint in parts has no "
+                         "place for: save model.state_dict(), or attach without shard")
+    if not writes:
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    count = len(state.layers)
+    for number in held:
+        write_layer(path, state.layers[number], count)
+    if 0 in held:
+        names = [row for layer in state.layers for row in layer_names(layer)]
+        write_index(path, names, count, {"step": step, "shared": state.whole_notes(), "numbers": {}})
 
 
 def read_tensors(folder: PathLike, kind: str) -> Dict[str, torch.Tensor]:

@@ -60,9 +60,9 @@ class Extra:
     path: str
     slot: Slot
 
-    def read(self, address: int) -> None:
-        """Writes the bytes of the last commit to memory."""
-        self.slot.read(self.owner.tensors[self.path], address)
+    def tensor(self) -> torch.Tensor:
+        """Of the last commit."""
+        return self.owner.tensors[self.path]
 
     def write(self, address: int) -> None:
         """Keeps the bytes until all layers are there."""
@@ -115,6 +115,11 @@ class Extras:
     def only_own(self) -> bool:
         """Is there nothing of the script's?"""
         return set(self._things) <= self._own
+
+    def plain_parts(self) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+        """What is no tensor: of Tidemill's own things, and of the script's."""
+        own = {name: value for name, value in self.plain.items() if name in self._own}
+        return own, {name: value for name, value in self.plain.items() if name not in self._own}
 
     def name_of(self, thing: Any) -> str:
         """Under which name."""

@@ -5,29 +5,32 @@ bytes of a layer's gradient are notes (what the loop has set, the clip norm, the
 every micro-batch, and the reduced gradient of every parameter. `advance` makes of a layer's bytes those of the next step, as the job
 does when a step is applied, with tensors and an optimizer of its own: the script may do what it likes with its model meanwhile.
 
-Nothing depends on it: layers are compared by hash before they are used, and what differs is fetched as ever. Where a step changes more
-than this knows of (attached state, a loss scale, functions given to on_commit), layers move during the change instead.
+Nothing depends on it: layers are compared by hash before they are used, and what differs is fetched as ever. So the layer that has the
+script's own state (ModelState.keeper) moves during the change, and so do the others where a function given to on_commit has changed them.
 """
 
 from __future__ import annotations
 
 import copy
 import ctypes
+import dataclasses
 import json
 import math
 from collections import OrderedDict, defaultdict
 from types import SimpleNamespace
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import torch
 from torch import nn
 
 from tidemill.torch import fixed_point, guards
 from tidemill.torch.buffers import merge
-from tidemill.torch.plain import from_plain
+from tidemill.torch.plain import Slot, from_plain, to_plain
+from tidemill.torch.staging import Staging
 from tidemill.torch.state import Layer, ModelState, Param
 
 _HEAD = 8
+_SCALE = "loss scale"
 
 
 def _round_up(n: int) -> int:
@@ -39,6 +42,15 @@ def _wrapped() -> None:
 
 
 _wrapped._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+
+
+def _gradient_slots(layer: Layer, at: int) -> List[Slot]:
+    """The places of its parameters' gradients, from an offset on."""
+    out = []
+    for p in layer.trained:
+        out.append(dataclasses.replace(p.slot, offset=at))
+        at += _round_up(p.slot.bytes)
+    return out
 
 
 class _Scratch:
@@ -57,7 +69,8 @@ class _Scratch:
 class _Shadow(ModelState):
     """One layer of a model with tensors, an optimizer and a schedule of its own."""
 
-    def __init__(self, real: ModelState, layer: Layer) -> None:
+    def __init__(self, real: ModelState, layer: Layer, staging: Staging) -> None:
+        self.staging = staging
         self.params_here: List[Param] = []
         memo: Dict[int, Any] = {}
         for group in real.optimizer.param_groups:
@@ -70,9 +83,13 @@ class _Shadow(ModelState):
         self.optimizer = self._optimizer_of(real.optimizer, memo, here)
         self.scheduler, self._kind = None, None
         if real.scheduler is not None:
-            self._kind = type(real.scheduler).__mro__[1]  # under the class whose steps do nothing
+            self._kind = type(real.scheduler)
+            if self._kind.__name__ == self._kind.__mro__[1].__name__:  # its steps do nothing, in the script's loop
+                self._kind = self._kind.__mro__[1]
             self.scheduler = copy.deepcopy(real.scheduler, {**memo, id(real.optimizer): self.optimizer})
-        self.extras = SimpleNamespace(plain={})  # type: ignore[assignment]
+        self.own_state: Dict[str, Any] = {}
+        self.extras = SimpleNamespace(plain_parts=lambda: (self.own_state, {}))  # type: ignore[assignment]
+        self.keeper = None
         self.layer = self._layer_of(layer)
 
     @staticmethod
@@ -110,71 +127,108 @@ class _Shadow(ModelState):
 
 
 class Follow:
-    """The three functions, for the model in the user's own loop."""
+    """The three functions, for the model in the user's own loop. A pipeline has others for what is asked first."""
 
-    def __init__(self, job: Any, state: ModelState, statistics: Any) -> None:
-        self._job, self._state, self._statistics = job, state, statistics
+    def __init__(self, job: Any, layers: Sequence[Layer]) -> None:
+        """layers: as they begin, so that sizes are the same on every worker."""
+        self._job = job
         self.advanced = 0  # layers, for tests
-        room = len(json.dumps(state.shared_notes()))
-        self._notes = [_round_up(2 * room + 64 * len(layer.trained) + 1024) for layer in state.layers]
+        self._stagings: Dict[torch.device, Staging] = {}  # of shadows, beside that of the model
+        self._rooms = [_round_up(2 * len(json.dumps(one.owner.shared_notes())) + 80 * len(one.trained) + 1024) for one in layers]
 
-    @staticmethod
-    def possible(job: Any, state: ModelState) -> bool:
-        """Does a step change nothing that is not known here?"""
-        return job._scale is None and state.extras.only_own() and not state.extras.tensors
+    # -- what there is --
 
-    def _norms(self, layer: Layer) -> List[Any]:
+    def state_of(self, layer: int) -> ModelState:
+        """The model that the layer is of."""
+        found: ModelState = self._job._state
+        return found
+
+    def layer_of(self, layer: int) -> Layer:
+        """As it is here, or as it would be."""
+        return self.state_of(layer).layers[layer]
+
+    def statistics_of(self, layer: int) -> Any:
+        """Of BatchNorm."""
+        return self._job._statistics
+
+    def gradient_of(self, layer: int, p: Param) -> torch.Tensor:
+        """Summed, of the step that is held."""
+        view: torch.Tensor = self._job._sums.view_of(p)
+        return view
+
+    def scale_of(self, layer: int, p: Param) -> Any:
+        """The largest element, the scale, and how many were added; None: floats have none."""
+        told = self._job._sums.scale_of(p)
+        return None if told is None else [*told, self._job.micro_batches]
+
+    def settings_of(self, layer: int) -> Dict[str, Any]:
+        """Of the step that is held; an error where no gradients say what it does."""
+        job, sums = self._job, self._job._sums
+        if job._stop.at or sums is None:
+            raise RuntimeError("this step changes more than gradients do")
+        return {"clip": job._clip_now(), "value": job._clip_value, "epoch": job._schedule_due_next(), "overflow": sums.overflow}
+
+    # -- sizes --
+
+    def _kept(self, layer: int) -> bool:
+        """Only the script knows what a step does to it."""
+        return self.state_of(layer).keeper == layer
+
+    def _norms(self, layer: int) -> List[Any]:
         """(module, where it is in the table) of each BatchNorm of the layer."""
-        here = {id(b.owner[0]) for b in layer.buffers}
-        return [(module, at) for module, at in self._statistics.places() if id(module) in here]
+        here = {id(b.owner[0]) for b in self.layer_of(layer).buffers}
+        return [(module, at) for module, at in self.statistics_of(layer).places() if id(module) in here]
 
-    def _table_bytes(self, layer: Layer) -> int:
+    def _table_bytes(self, layer: int) -> int:
         return sum(4 * (2 * module.num_features + 1) for module, _ in self._norms(layer)) * self._job.micro_batches
 
     def gradient_bytes(self, layer: int) -> int:
         """Of a layer."""
-        one = self._state.layers[layer]
-        return self._notes[layer] + _round_up(self._table_bytes(one)) + sum(_round_up(p.slot.bytes) for p in one.trained)
+        if self._kept(layer):
+            return 64
+        return self._rooms[layer] + _round_up(self._table_bytes(layer)) + sum(
+            _round_up(p.slot.bytes) for p in self.layer_of(layer).trained)
 
     # -- the worker that trains --
 
     def read_gradient(self, layer: int, address: int, size: int) -> None:
         """The step is held and not applied yet."""
-        job, one, sums = self._job, self._state.layers[layer], self._job._sums
-        if job._commit_callbacks or job._stop.at or job._settings.updates or sums is None or sums.overflow:
-            raise RuntimeError("this step changes more than gradients do")
-        notes = {"groups": self._state.shared_notes()["groups"], "clip": job._clip_now(), "epoch": job._schedule_due_next(),
-                 "scales": [sums.scale_of(p) for p in one.trained]}
-        text = json.dumps(notes).encode()
-        if len(text) + _HEAD > self._notes[layer]:
-            raise RuntimeError("the notes have grown")
-        head = (len(text).to_bytes(_HEAD, "little") + text).ljust(self._notes[layer], b"\0")
         ctypes.memset(address, 0, size)
+        settings = self.settings_of(layer)
+        if self._kept(layer):
+            return
+        one = self.layer_of(layer)
+        notes = {**settings, "groups": self.state_of(layer).shared_notes()["groups"],
+                 "scales": [self.scale_of(layer, p) for p in one.trained]}
+        text = json.dumps(notes).encode()
+        if len(text) + _HEAD > self._rooms[layer]:
+            raise RuntimeError("the notes have grown")
+        head = (len(text).to_bytes(_HEAD, "little") + text).ljust(self._rooms[layer], b"\0")
         ctypes.memmove(address, head, len(head))
         at = address + len(head)
-        for module, place in self._norms(one):
-            part = self._statistics._table[:, place: place + 2 * module.num_features + 1].contiguous()
+        for module, place in self._norms(layer):
+            part = self.statistics_of(layer).table[:, place: place + 2 * module.num_features + 1].contiguous()
             ctypes.memmove(at, part.data_ptr(), part.nbytes)
             at += part.nbytes
-        at = address + len(head) + _round_up(self._table_bytes(one))
-        for p in one.trained:
-            view = sums.view_of(p).detach()
-            host = torch.empty_strided(p.slot.shape, p.slot.stride, dtype=view.dtype).copy_(view)
-            ctypes.memmove(at, host.data_ptr(), p.slot.bytes)
-            at += _round_up(p.slot.bytes)
+        at = len(head) + _round_up(self._table_bytes(layer))
+        pairs = [(slot, self.gradient_of(layer, p).detach()) for slot, p in zip(_gradient_slots(one, at), one.trained)]
+        self.state_of(layer).staging.read(pairs, address)
 
     # -- the worker that follows --
 
     def advance(self, layer: int, step: int, norm: float, state: int, gradient: int) -> None:
         """The bytes at `state` become those after the step."""
-        real = self._state.layers[layer]
-        shadow = _Shadow(self._state, real)
+        if self._kept(layer):
+            return  # it will be another, and is fetched in the change
+        device = self.state_of(layer).device
+        if device not in self._stagings:
+            self._stagings[device] = Staging(device)
+        shadow = _Shadow(self.state_of(layer), self.layer_of(layer), self._stagings[device])
         length = int.from_bytes(ctypes.string_at(gradient, _HEAD), "little")
         notes = json.loads(ctypes.string_at(gradient + _HEAD, length))
         own = shadow.layer
         own.write(state)
         shared = own.read_notes()["shared"]
-        shadow.extras.plain = shared["state"]
         if shadow.scheduler is not None and shared["schedule"] is not None:
             shadow.scheduler.load_state_dict(from_plain(shared["schedule"]))
         for group, told in zip(shadow.optimizer.param_groups, notes["groups"]):
@@ -183,42 +237,52 @@ class Follow:
                     group[key].fill_(value)
                 else:
                     group[key] = value
-        at = gradient + self._notes[layer] + _round_up(self._table_bytes(real))
-        self._take_gradients(own, at, self._factor(notes["clip"], norm))
-        shadow.step_optimizer()
+        if not notes["overflow"]:
+            at = self._rooms[layer] + _round_up(self._table_bytes(layer))
+            self._take_gradients(own, gradient, at, self._factor(notes["clip"], norm, shared["state"]), notes["value"])
+            shadow.step_optimizer()
         if notes["epoch"]:
             shadow.step_schedule()
         if own.scales is not None:
-            for index, (largest, scale) in enumerate(notes["scales"]):
-                own.scales[index] = fixed_point.following(largest, scale, self._job.micro_batches)
-        self._merge(real, own, gradient + self._notes[layer])
+            for index, (largest, scale, addends) in enumerate(notes["scales"]):
+                own.scales[index] = fixed_point.following(largest, scale, addends)
+        self._merge(layer, own, gradient + self._rooms[layer])
+        shadow.own_state = self._after(shared["state"], notes["overflow"])
         own.write_notes(step, shadow.shared_notes())
+        shadow.staging.mark()
         own.read(state)
         self.advanced += 1
 
-    @staticmethod
-    def _factor(clip: Any, norm: float) -> float:
-        return 1.0 if clip is None else min(1.0, clip / (math.sqrt(norm) + 1e-6))
+    def _after(self, state: Dict[str, Any], overflow: bool) -> Dict[str, Any]:
+        """Tidemill's own state after the step: the loss scale moves."""
+        out = dict(state)
+        if self._job._scale is not None and _SCALE in out:
+            told = self._job._scale.following(from_plain(out[_SCALE]), overflow)
+            out[_SCALE] = {"#dict": [[key, to_plain(value, _SCALE)] for key, value in told.items()]}
+        return out
 
-    def _take_gradients(self, own: Layer, at: int, factor: float) -> None:
-        grads = []
-        for p in own.trained:
-            host = torch.empty_strided(p.slot.shape, p.slot.stride, dtype=p.slot.dtype)
-            ctypes.memmove(host.data_ptr(), at, p.slot.bytes)
-            at += _round_up(p.slot.bytes)
-            grad = host.to(p.tensor.device)
+    def _factor(self, clip: Any, norm: float, state: Dict[str, Any]) -> float:
+        scale = 1.0
+        if self._job._scale is not None and _SCALE in state:
+            scale = float(from_plain(state[_SCALE])["scale"])
+        factor = 1.0 if clip is None else min(1.0, clip / (math.sqrt(norm) / scale + 1e-6))
+        return factor if scale == 1.0 else factor / scale
+
+    @staticmethod
+    def _take_gradients(own: Layer, gradient: int, at: int, factor: float, value: Any) -> None:
+        grads = [torch.empty_strided(p.slot.shape, p.slot.stride, dtype=p.slot.dtype, device=p.tensor.device) for p in own.trained]
+        own.owner.staging.write(list(zip(_gradient_slots(own, at), grads)), gradient)
+        for p, grad in zip(own.trained, grads):
             if factor != 1.0:
                 grad.mul_(factor)
             p.tensor.grad = grad
-            grads.append(grad)
-        value = self._job._clip_value
         if value is not None and grads:
             torch._foreach_clamp_min_(grads, -value)
             torch._foreach_clamp_max_(grads, value)
 
-    def _merge(self, real: Layer, own: Layer, at: int) -> None:
+    def _merge(self, layer: int, own: Layer, at: int) -> None:
         table = {(id(b.owner[0]), b.owner[1]): b.tensor() for b in own.buffers}
-        for module, _ in self._norms(real):
+        for module, _ in self._norms(layer):
             width = 2 * module.num_features + 1
             rows = torch.empty(self._job.micro_batches, width)
             ctypes.memmove(rows.data_ptr(), at, rows.nbytes)

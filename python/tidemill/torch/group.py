@@ -142,6 +142,20 @@ class Group:
             return over
         return self._begin(self._group.allreduce, [tensor], options)
 
+    def broadcast(self, tensor: torch.Tensor, root: int) -> Any:
+        """Starts giving everybody the tensor of one worker, in place. Use `wait` for the result."""
+        if self._broken:
+            raise StepCancelled("the group is broken")
+        if self._group is None:
+            return None
+        options = dist.BroadcastOptions()
+        options.rootRank, options.rootTensor = root, 0
+        if self._nccl and tensor.device.type == "cpu":
+            over = _OverGpu(tensor)
+            over.work = self._begin(self._group.broadcast, [over.copy], options)
+            return over
+        return self._begin(self._group.broadcast, [tensor], options)
+
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> Any:
         """Starts sending to a worker. Use `wait` before the tensor changes."""
         assert self._group is not None
@@ -151,6 +165,11 @@ class Group:
         """Starts receiving from a worker into the tensor."""
         assert self._group is not None
         return self._begin(self._group.recv, [tensor], source, tag)
+
+    def wait_at_most(self, seconds: float) -> None:
+        """For what is said after the last step, when there is nothing left to cancel: the time alone ends it."""
+        end = time.monotonic() + seconds
+        self._cancelled = lambda: time.monotonic() > end
 
     def _begin(self, operation: Callable[..., Any], *words: Any) -> Any:
         if self._broken:

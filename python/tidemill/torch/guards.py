@@ -28,8 +28,10 @@ _LOOK_AT, _COMPARE_AT = 2, (3, 10)  # applied steps of this process: copies of t
 _WRAPPERS = {
     "DistributedDataParallel": "Tidemill adds the gradients up by itself",
     "DataParallel": "give each worker one device",
-    "FullyShardedDataParallel": "every worker holds the whole model; tidemill.torch.Pipeline cuts one that is too large",
-    "FSDPModule": "every worker holds the whole model; tidemill.torch.Pipeline cuts one that is too large",
+    "FullyShardedDataParallel": "attach(..., shard=\"optimizer\") shards the optimizer's state; tidemill.torch.Pipeline cuts a model "
+                                "that is too large for a worker",
+    "FSDPModule": "attach(..., shard=\"optimizer\") shards the optimizer's state; tidemill.torch.Pipeline cuts a model that is too "
+                  "large for a worker",
 }
 _KEPT_STEP = "_wrapped_by_lr_sched"
 
@@ -62,8 +64,8 @@ def _check_tensor(name: str, tensor: torch.Tensor) -> None:
     own = getattr(kind, "__torch_dispatch__", None)
     if kind.__name__ == "DTensor" or own not in (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl):
         raise UsageError(f"{name} is a {kind.__name__}, of which this process may hold a part only (fully_shard, tensor "
-                         "parallelism): attach the plain model, whole on every worker; tidemill.torch.Pipeline cuts one "
-                         "that is too large")
+                         "parallelism): attach the plain model, whole on every worker; attach(..., shard=\"optimizer\") shards the "
+                         "optimizer's state, and tidemill.torch.Pipeline cuts a model that is too large")
     if tensor.layout != torch.strided:
         raise UsageError(f"{name} is a tensor of layout {tensor.layout}: use dense ones")
 
@@ -116,6 +118,9 @@ def divisor_of(loss: torch.Tensor) -> Optional[float]:
 def check_optimizer(optimizer: Any) -> None:
     """Refuses wrappers: the optimizer's own step must change its own parameter groups."""
     kind = type(optimizer)
+    if kind.__name__ == "ZeroRedundancyOptimizer":
+        raise UsageError("the optimizer is a ZeroRedundancyOptimizer, whose shards no worker that joins could have: attach the plain "
+                         "optimizer with attach(..., shard=\"optimizer\"), which shards its state over workers that come and go")
     inner = wrapped_in(optimizer, torch.optim.Optimizer)
     if inner is not None or any(isinstance(getattr(kind, key, None), property) for key in ("param_groups", "state")):
         what = f" around {type(inner).__name__}" if inner is not None else ""
@@ -488,34 +493,67 @@ def _follow_averages(kind: Any) -> None:
     kind.update_parameters = update_parameters
 
 
+def _clipping_job() -> Any:
+    """The job in whose loop something is clipped, or None."""
+    job = _current()
+    return None if job is None or job._step is None or not hasattr(job, "_settings") else job
+
+
+def _take_clip(job: Any, parameters: Any, max_norm: float, kind: float) -> None:
+    given = {id(parameters)} if isinstance(parameters, torch.Tensor) else {id(p) for p in parameters}
+    trained = {id(p.tensor) for p in job._state.params if p.tensor.requires_grad}
+    if kind != 2.0 or not trained <= given or job._clip not in (None, float(max_norm)):
+        raise UsageError("clip_grad_norm_ in the job's loop clips the gradient of the whole batch, when the step is applied: "
+                         "give it all parameters of the model and the 2-norm, and the same norm as attach(..., clip=MAX_NORM) "
+                         "where that is said too")
+    job._settings.clip = float(max_norm)
+
+
+def _last_norm(job: Any) -> torch.Tensor:
+    return torch.tensor(0.0 if job.last_norm is None else job.last_norm)
+
+
 def _follow_clips(module: Any) -> None:
     """clip_grad_norm_ in the loop: the norm of the whole batch is clipped when the step is applied."""
     norm_type: List[float] = [2.0]
     norm_before, clip_before = getattr(module, "_get_total_norm", None), getattr(module, "_clip_grads_with_norm_", None)
     if norm_before is None or clip_before is None:
+        _follow_whole_clips(module)
         return
 
     def total_norm(tensors: Any, kind: float = 2.0, *words: Any, **named: Any) -> Any:
-        job = _current()
+        job = _clipping_job()
         norm_type[0] = float(kind)
-        if job is None or job._step is None or not hasattr(job, "_settings"):
-            return norm_before(tensors, kind, *words, **named)
-        return torch.tensor(0.0 if job.last_norm is None else job.last_norm)
+        return norm_before(tensors, kind, *words, **named) if job is None else _last_norm(job)
 
     def clip(parameters: Any, max_norm: float, norm: Any, *words: Any, **named: Any) -> None:
-        job = _current()
-        if job is None or job._step is None or not hasattr(job, "_settings"):
+        job = _clipping_job()
+        if job is None:
             clip_before(parameters, max_norm, norm, *words, **named)
-            return
-        given = {id(parameters)} if isinstance(parameters, torch.Tensor) else {id(p) for p in parameters}
-        trained = {id(p.tensor) for p in job._state.params if p.tensor.requires_grad}
-        if norm_type[0] != 2.0 or not trained <= given or job._clip not in (None, float(max_norm)):
-            raise UsageError("clip_grad_norm_ in the job's loop clips the gradient of the whole batch, when the step is applied: "
-                             "give it all parameters of the model and the 2-norm, and the same norm as attach(..., clip=MAX_NORM) "
-                             "where that is said too")
-        job._settings.clip = float(max_norm)
+        else:
+            _take_clip(job, parameters, max_norm, norm_type[0])
 
     module._get_total_norm, module._clip_grads_with_norm_ = total_norm, clip
+
+
+def _follow_whole_clips(module: Any) -> None:
+    """Before torch 2.6 it is one function, which scripts have imported by its name: what it calls is replaced."""
+    for cell in module.clip_grad_norm_.__closure__ or ():
+        if callable(cell.cell_contents):
+            before = cell.cell_contents
+            break
+    else:
+        return
+
+    def clip(parameters: Any, max_norm: float, norm_type: float = 2.0, *words: Any, **named: Any) -> Any:
+        job = _clipping_job()
+        if job is None:
+            return before(parameters, max_norm, norm_type, *words, **named)
+        given = parameters if isinstance(parameters, torch.Tensor) else list(parameters)
+        _take_clip(job, given, max_norm, float(norm_type))
+        return _last_norm(job)
+
+    cell.cell_contents = clip
 
 
 def _watch_backward() -> None:

@@ -351,7 +351,8 @@ class ElasticTrainer(Trainer):
     def _loop(self, job: Job, model: nn.Module, dataset: Any, collate: Any) -> None:
         model.train()
         for inputs in job.batches(dataset, collate=collate, workers=self.args.dataloader_num_workers):
-            self._say_begin(job)
+            if not job.rehearsing:
+                self._say_begin(job)
             with job.step() as step:
                 prepared = self._prepare_inputs(inputs)
                 with self._casting():

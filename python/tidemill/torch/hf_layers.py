@@ -51,6 +51,24 @@ class _BertEmbedding(nn.Module):
         return self.embeddings(input_ids=ids)
 
 
+class _VitEmbedding(nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.embeddings = model.vit.embeddings
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return self.embeddings(pixels.to(self.embeddings.patch_embeddings.projection.weight.dtype))
+
+
+class _VitHead(nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.layernorm, self.classifier = model.vit.layernorm, model.classifier
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.classifier(self.layernorm(x)[:, 0, :])
+
+
 class _Block(nn.Module):
     """A block that takes and gives hidden states, without padding."""
 
@@ -88,6 +106,10 @@ def _bert(model: Any) -> Tuple[List[nn.Module], Ties]:
     last = len(layers) - 1
     ends = ((0, "embeddings.word_embeddings.weight"), (last, "cls.predictions.decoder.weight"))
     return layers, [ends] if tied else []
+
+
+def _vit(model: Any) -> Tuple[List[nn.Module], Ties]:
+    return [_VitEmbedding(model), *[_Block(b) for b in model.vit.layers], _VitHead(model)], []
 
 
 class _DecoderEmbedding(nn.Module):
@@ -144,20 +166,22 @@ def _decoder(model: Any) -> Tuple[List[nn.Module], Ties]:
 
 _DECODERS = ("Llama", "Mistral", "Qwen2", "Qwen3", "Gemma", "Gemma2", "Gemma3")
 _KINDS: Dict[str, Callable[[Any], Tuple[List[nn.Module], Ties]]] = {
-    "GPT2LMHeadModel": _gpt2, "BertForMaskedLM": _bert, **{f"{name}ForCausalLM": _decoder for name in _DECODERS}}
+    "GPT2LMHeadModel": _gpt2, "BertForMaskedLM": _bert, "ViTForImageClassification": _vit,
+    **{f"{name}ForCausalLM": _decoder for name in _DECODERS}}
 
 
 def layers_of(model: nn.Module) -> Tuple[List[nn.Module], Ties]:
-    """A causal language model of the families Llama, Mistral, Qwen (2, 3) and Gemma (1 to 3), a GPT2LMHeadModel or a
-    BertForMaskedLM as (layers, ties) for tidemill.torch.Pipeline:
+    """A causal language model of the families Llama, Mistral, Qwen (2, 3) and Gemma (1 to 3), a GPT2LMHeadModel, a
+    BertForMaskedLM or a ViTForImageClassification as (layers, ties) for tidemill.torch.Pipeline:
 
         layers, tied = layers_of(model)
         pipeline = Pipeline(job, layers, loss=token_loss, optimizer=..., tied=tied)
 
     The first layer takes token numbers (batch, length), the last gives logits. The data set gives (ids, targets), or, for
     sequences that are padded, ((ids, mask), targets), with a mask as transformers' attention_mask; GPT-2 and BERT take none
-    here. The layers are the model's own, but for the head, which gets a copy of a tied weight. `layers:` of the job's file is
-    their number, blocks + 2.
+    here. Of a ViT the first layer takes images (batch, channels, height, width), and the last gives a logit for each class. The
+    layers are the model's own, but for the head, which gets a copy of a tied weight. `layers:` of the job's file is their number,
+    blocks + 2.
     """
     kind = type(model).__name__
     if kind not in _KINDS:

@@ -23,6 +23,7 @@ import sys
 import time
 import traceback
 import warnings
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 import torch
@@ -32,7 +33,7 @@ from torch.utils.data import DataLoader
 from tidemill import samples
 from tidemill.errors import JobFailed, Refused, UsageError
 from tidemill.session import APPLY, STEP, Alone, Peer, Session, Work, stay_with_agent, under_agent
-from tidemill.torch import checkpoint, fixed_point, guards
+from tidemill.torch import checkpoint, fixed_point, guards, shards
 from tidemill.torch.buffers import RunningStatistics
 from tidemill.torch.data import Position, Source, open_source, stream_in
 from tidemill.torch.extras import Extras
@@ -51,14 +52,18 @@ _LAYERS_ALONE = 8
 _FAIL_WAIT_S = 5.0
 _EPOCH_ENDS = object()  # from the loop's generator, in a loop over job.epochs
 
-OLDEST_TORCH = (2, 6)
+_NO_COMMIT = ("job.on_commit and attach(shard=...): when a step is applied a worker has stepped its own part of the model alone, so "
+              "a function that is part of the step cannot see the whole. Use job.after_step to look at weights, or attach without "
+              "shard")
+
+OLDEST_TORCH = (2, 4)
 
 
 def check_torch() -> None:
     """Refuses versions that are too old; versions newer than those tested are tried."""
     version = tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in torch.__version__.split(".")[:2])
     if version < OLDEST_TORCH:
-        raise UsageError(f"tidemill.torch needs torch {OLDEST_TORCH[0]}.{OLDEST_TORCH[1]} or newer (tested with 2.11 and "
+        raise UsageError(f"tidemill.torch needs torch {OLDEST_TORCH[0]}.{OLDEST_TORCH[1]} or newer (tested with 2.4, 2.11 and "
                          f"2.13); this is {torch.__version__}")
 
 
@@ -97,9 +102,19 @@ def _determinism(text: str) -> str:
     return text
 
 
+def _local_rank() -> int:
+    """Which worker of its instance this is: the number of its GPU there."""
+    return int(os.environ.get("TIDEMILL_LOCAL_RANK") or 0)
+
+
+def _local_world_size() -> int:
+    """How many workers each instance has."""
+    return int(os.environ.get("TIDEMILL_LOCAL_WORLD_SIZE") or 1)
+
+
 def init(steps: Optional[int] = None, batch: Optional[int] = None, micro_batch: Optional[int] = None,
          seed: Optional[int] = None, determinism: Optional[str] = None, threads: Optional[int] = None,
-         backend: Optional[str] = None, timeout_s: float = 120.0) -> "Job":
+         backend: Optional[str] = None, timeout_s: float = 120.0, warm_up: Optional[bool] = None) -> "Job":
     """Begins a job. Call it before the model is created: the model's initial weights come from `seed`.
 
     steps         optimizer updates in total
@@ -110,6 +125,8 @@ def init(steps: Optional[int] = None, batch: Optional[int] = None, micro_batch: 
     threads       of torch, on each worker; default 1 for bitwise
     backend       "gloo" (default) or "nccl" (one GPU per worker)
     timeout_s     how long an exchange between workers may be silent before it fails
+    warm_up       one micro-batch goes through the loop before this worker asks to join, so that what the first one takes (kernels
+                  that are loaded or compiled) keeps nobody waiting; nothing of it stays. Default: where the model is on a GPU
 
     Under an agent the values of the job's YAML file are used, and a script that gives different ones is refused. Alone,
     only the script's values and the defaults are used; the job's file is not read.
@@ -127,6 +144,7 @@ def init(steps: Optional[int] = None, batch: Optional[int] = None, micro_batch: 
         threads=threads,
         backend=backend or "gloo",
         timeout_s=timeout_s,
+        warm_up=warm_up,
     )
 
 
@@ -135,7 +153,7 @@ class Job:
 
     def __init__(self, host: Optional[str], steps: Optional[int], batch: Optional[int], micro_batch: Optional[int],
                  seed: int, determinism: str, layers: int, threads: Optional[int], backend: str,
-                 timeout_s: float) -> None:
+                 timeout_s: float, warm_up: Optional[bool] = None) -> None:
         if not steps or not batch or steps < 0 or batch < 0:
             raise UsageError("steps and batch must be given (init(steps=..., batch=...)) and be positive")
         micro_batch = micro_batch or batch
@@ -149,7 +167,9 @@ class Job:
         self.micro_batches = batch // micro_batch
         self.bitwise = determinism == "bitwise"
         self._host, self._layer_count = host, layers
-        self._backend, self._timeout_s = backend, timeout_s
+        self._backend, self._timeout_s, self._warm_up = backend, timeout_s, warm_up
+        self._late: Any = None  # how to join, where the loop is to be tried first
+        self.rehearsing = False  # the loop runs once before this worker joins, and nothing of it counts
         self._session: Union[Session, Alone, None] = None
         self._state: Optional[ModelState] = None
         self._home: Optional[Home] = None
@@ -162,6 +182,7 @@ class Job:
         self._commit_callbacks: List[Callable[[int, float], None]] = []
         self._main_callbacks: List[Callable[[], None]] = []
         self._logs: List[Any] = []
+        self._metrics: Dict[str, Callable[[], float]] = {}
         self._positions: List[Position] = []
         self._pending: Any = None  # work that was asked for before the loop
         self._loop: Optional[Iterator[Any]] = None
@@ -177,6 +198,7 @@ class Job:
         self.generation = 0
         self._seat_known = host is None  # rank and size of the world; alone they are always 0 and 1
         self._rank, self._world_size = 0, 1
+        self._group_rank, self._group_world_size = 0, 1  # of its instance among all
         if threads is not None or self.bitwise:
             torch.set_num_threads(threads or 1)
         if self.bitwise:
@@ -195,7 +217,7 @@ class Job:
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: Any = None, *,
                clip: Optional[float] = None, clip_value: Optional[float] = None, scaler: Any = None,
                state: Optional[Mapping[str, Any]] = None, schedule: str = "step",
-               start: Union[str, "os.PathLike[str]", None] = None) -> None:
+               start: Union[str, "os.PathLike[str]", None] = None, shard: Optional[str] = None) -> None:
         """Hands model, optimizer and schedule to Tidemill; the worker then joins the job.
 
         clip         the largest norm of the whole gradient (torch.nn.utils.clip_grad_norm_ over the global batch)
@@ -206,6 +228,8 @@ class Job:
                      A stream (IterableDataset, StatefulDataLoader): a worker that joins begins where the job is
         schedule     "step": the scheduler steps once per committed step; "epoch": with the last step of each epoch
         start        a checkpoint of `save` to begin from, the same on every worker; the job's steps count from 1 again
+        shard        "optimizer": each worker holds the optimizer's state of a part of the model (ZeRO-1), as many parts as the
+                     layout has stages (fleet: {stages_min: 2} of the job's file)
         """
         if self._state is not None:
             raise UsageError("attach is called twice: a job has one model and one optimizer")
@@ -218,7 +242,10 @@ class Job:
         if scaler is not None and scaler.is_enabled():
             self._scale = LossScale(scaler)
             extras.add("loss scale", self._scale)
-        self._attach(ModelState(model, optimizer, scheduler, first_scale, extras), clip, start)
+        shards.check(shard, extras)
+        if shard is not None and self._commit_callbacks:
+            raise UsageError(_NO_COMMIT)
+        self._attach(ModelState(model, optimizer, scheduler, first_scale, extras), clip, start, shard is not None)
         self._clip_value, self._schedule = clip_value, schedule
 
     def _with_positions(self, state: Mapping[str, Any]) -> Dict[str, Any]:
@@ -233,7 +260,7 @@ class Job:
                 out[name] = thing
         return out
 
-    def _attach(self, state: ModelState, clip: Optional[float], start: Any) -> None:
+    def _attach(self, state: ModelState, clip: Optional[float], start: Any, sharded: bool = False) -> None:
         model, optimizer, scheduler = state.model, state.optimizer, state.scheduler
         state.cut(self._layer_count)
         if start is not None:
@@ -245,13 +272,17 @@ class Job:
         self._state, self._copies, self._strays = state, guards.Copies(state), Strays(state)
         self._generators = Generators()
         self._clip = clip
+        if sharded and self._host is not None:
+            state.shards = self._shards = shards.Shards(state)
+        self._sharded = sharded
         state.watch.follow_settings()
         self._settings = LoopSettings(optimizer, scheduler)
         self._statistics = RunningStatistics(model, self.micro_batches)
         self._take_over(optimizer, scheduler)
-        if Follow.possible(self, state):
-            state.follow = Follow(self, state, self._statistics)
+        state.follow = Follow(self, state.layers)
         digest = "" if self._host is None else self._state.digest()
+        if self._shards is not None:
+            self._shards.forget_state()
         self._join(self._state, digest, len(self._state.layers), self._state.device)
 
     def _take_over(self, optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
@@ -277,6 +308,19 @@ class Job:
         if self._host is None:
             self._session = Alone(engine, self.steps, layers, self.micro_batches)
             return
+        if self._state is not None and (device.type == "cuda" if self._warm_up is None else self._warm_up):
+            self._late = lambda: self._ask_to_join(engine, digest, device)
+        else:
+            self._ask_to_join(engine, digest, device)
+
+    def _join_now(self) -> None:
+        """Where that was put off."""
+        if self._late is not None:
+            join, self._late = self._late, None
+            join()
+
+    def _ask_to_join(self, engine: Any, digest: str, device: torch.device) -> None:
+        assert self._host is not None
         self._home = Home(self._host)
         self._digest = digest
         kind = "cuda" if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
@@ -298,7 +342,7 @@ class Job:
                   drawn from the job's seed
         shuffle   False: items come in their own order
         """
-        if self._state is None or self._session is None:
+        if self._state is None:
             raise UsageError("call attach(model, optimizer) before batches(dataset)")
         if self._loop is None:
             source = open_source(self, dataset, collate, workers, sampler, shuffle)
@@ -335,8 +379,9 @@ class Job:
                 for inputs, targets in job.batches(dataset): ...
 
         A worker that joins begins with the epoch that the job is in."""
-        if self._state is None or self._session is None:
+        if self._state is None:
             raise UsageError("call attach(model, optimizer) before epochs(dataset)")
+        self._join_now()
         count = len(getattr(dataset, "dataset", dataset))
         self._items = count
         work = self._peek()
@@ -372,7 +417,11 @@ class Job:
         self.committed_step = self._next_step = work.step
         self.committed_step -= 1
         self._asked = work
-        if self._state.refresh(work.step - 1):
+        held = None
+        if self._shards is not None:
+            self._shards.take(work)
+            held = self._shards.held
+        if self._state.refresh(work.step - 1, held):
             self._settings.remember()
         if self._stop.at:
             self.committed_step = self._stop.at
@@ -397,7 +446,41 @@ class Job:
             self._fail(error)
             raise
 
+    def _rehearse(self, source: Source) -> Iterator[Any]:
+        """One micro-batch through the loop, as a step that is given up: for what a first one takes."""
+        assert self._state is not None
+        self.rehearsing = True
+        group = Group(0, 1, lambda: False)
+        self._sums, self._group = self._make_sums(), group
+        os.environ.update(RANK="-1", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
+        self._settings.begin_step()
+        self._sums.may_overflow = True  # whatever comes out is not used
+        self._sums.begin(group)
+        self._statistics.begin()
+        source.begin(range(1))
+        yield from self._give(SimpleNamespace(step=1), 0, source, True)
+        self._settings.end()
+        with contextlib.suppress(Redo, JobFailed):
+            self._sums.finish()
+        self._sums.close()
+        self._sums = self._group = None
+        for p in self._state.params:
+            p.tensor.grad = None
+        source.restart()
+        self._settings.begin()  # what the loop has set is as it was
+        self._set_variables()
+        self.rehearsing = False
+
+    def _make_sums(self) -> Union[FixedSums, FloatSums]:
+        assert self._state is not None
+        if self.bitwise:
+            return FixedSums(self._state.layers, self.micro_batches)
+        return FloatSums(self._state.layers, self.micro_batches, self._clip is not None)
+
     def _run(self, source: Source) -> Iterator[Any]:
+        if self._late is not None and source.count is not None:
+            yield from self._rehearse(source)
+        self._join_now()
         session = self._session
         assert session is not None and self._state is not None
         while True:
@@ -417,9 +500,9 @@ class Job:
     def _compute(self, work: Work, source: Source) -> Iterator[Any]:
         session, state = self._session, self._state
         assert session is not None and state is not None
-        if work.stages != 1:
+        if work.stages != 1 and self._shards is None:
             raise UsageError(f"the layout has {work.stages} stages: a model in the user's own loop is not cut. Set the "
-                             "job's layout to one stage, or use tidemill.torch.Pipeline")
+                             "job's layout to one stage, say attach(..., shard=\"optimizer\"), or use tidemill.torch.Pipeline")
         self._take_state(work)
         if self._stop.at:  # what is left is passed over
             self._sit_down(work)
@@ -427,6 +510,7 @@ class Job:
             return
         if work.generation != self.generation or self._group is None:
             self._new_generation(work, source)
+        self._gather()
         self._say_main()
         if self._epoch is not None and (work.step - 1) * self.batch // (self._items or 1) > self._epoch:
             guards.leave(self)
@@ -442,7 +526,7 @@ class Job:
         while True:
             self._table.zero_()
             self._statistics.begin()
-            for number in range(work.first_micro_batch, work.last_micro_batch):
+            for number in self._share(work):
                 yield from self._micro_batch(work, number, source)
                 if session.cancelled():
                     raise StepCancelled("the step was abandoned")
@@ -454,17 +538,31 @@ class Job:
                 sums.begin_again()
                 source.restart()
         self._fresh = False
-        session.held(work.step, norms)
+        state.staging.mark()
+        session.held(work.step, norms if self._shards is None else self._shards.own(norms))
+
+    @staticmethod
+    def _share(work: Work) -> range:
+        """This worker's micro-batches."""
+        return shards.Shards.share(work)
+
+    def _gather(self) -> None:
+        """Where workers hold different layers: the weights of the others, and then who waits for the step before to be whole."""
+        if self._shards is None:
+            return
+        self._shards.gather()
+        self._tell_step()
 
     def _micro_batch(self, work: Work, number: int, source: Source) -> Iterator[Any]:
         """One micro-batch for the loop. The first time that the loop sets something (LoopSettings) it comes twice, to see that
         the same is set again: a counter of the loop would not."""
-        first = number == work.first_micro_batch
+        share = self._share(work)
+        first = number == share[0]
         trial = first and self._probe == "due"
         quiet = trial or (self._fresh and self._probe == "unknown")  # nothing is sent yet, so it can be done again
         watched = trial or (self._probe == "unknown" and self._strays.watching())
         before = self._strays.read() if watched else {}
-        yield from self._give(work, number, source, number + 1 == work.last_micro_batch and not quiet)
+        yield from self._give(work, number, source, number == share[-1] and not quiet)
         mark = self._settings.end()
         after = self._strays.read() if watched else {}
         if (mark or self._strays.differ(after, before)) and self._probe == "unknown":
@@ -476,13 +574,13 @@ class Job:
             self._sums.begin(self._group)
             self._statistics.begin()
             source.restart()
-            yield from self._give(work, number, source, number + 1 == work.last_micro_batch)
+            yield from self._give(work, number, source, number == share[-1])
             again = self._settings.end()
             self._settings.probed(mark, again)
             self._strays.probed(after, self._strays.read())
         self._marks[number] = mark
 
-    def _give(self, work: Work, number: int, source: Source, last: bool) -> Iterator[Any]:
+    def _give(self, work: Any, number: int, source: Source, last: bool) -> Iterator[Any]:
         batch = source.get(work.step, number)
         self._key = samples.key_of(self.seed, work.step, number, _COMPUTE)
         self._seed_again()
@@ -540,7 +638,7 @@ class Job:
         state, session, sums = self._state, self._session, self._sums
         assert state is not None and session is not None
         if self._stop.at:
-            state.commit(work.step)
+            state.commit(work.step, None if self._shards is None else self._shards.held)
             session.applied(work.step)
             return
         assert sums is not None
@@ -558,7 +656,7 @@ class Job:
         self._statistics.commit()
         self._change_extras(work.step)
         self._strays.check_schedules()
-        state.commit(work.step)
+        state.commit(work.step, None if self._shards is None else self._shards.held)
         self._settings.remember()
         self._copies.after_step(sums)
         self._committed(work)
@@ -569,6 +667,8 @@ class Job:
             grads = [p.tensor.grad for p in state.params if p.tensor.grad is not None]
             torch._foreach_clamp_min_(grads, -self._clip_value)
             torch._foreach_clamp_max_(grads, self._clip_value)
+        if self._shards is not None:
+            self._shards.own_gradients_only()
         state.watch.before_update()
         self._strays.before_update()
         self._optimizer_step()
@@ -626,12 +726,34 @@ class Job:
         loss = self._mean_loss()
         self.committed_step, self.last_loss = work.step, loss
         self._next_step = work.step + 1
-        if self._rank == 0 and math.isfinite(loss):
-            self._session.report_loss(work.step, loss)
+        self._report(work.step, loss)
         self._session.applied(work.step)
-        self._log(work.step, loss)
-        for callback in self._callbacks:
-            callback(work.step, loss)
+        self._untold = (work.step, loss)
+        if self._shards is None:
+            self._tell_step()
+
+    def _tell_step(self) -> None:
+        """after_step and logs, of the committed step, once all of its weights are here."""
+        told, self._untold = self._untold, None
+        if told is not None and told[0] == self.committed_step:
+            self._log(*told)
+            for callback in self._callbacks:
+                callback(*told)
+
+    _untold: Any = None
+    _shards: Optional[shards.Shards] = None
+    _sharded = False
+
+    def _report(self, step: int, loss: float) -> None:
+        """By every worker: when one is lost, another tells it."""
+        assert self._session is not None
+        if math.isfinite(loss):
+            self._session.report_loss(step, loss)
+        groups = self._state.optimizer.param_groups if self._state is not None else []
+        if groups and "lr" in groups[0]:
+            self._session.report_metric(step, "lr", float(groups[0]["lr"]))
+        for name, read in self._metrics.items():
+            self._session.report_metric(step, name, float(read()))
 
     # ---- generations ----
 
@@ -644,13 +766,15 @@ class Job:
             self._sums.close()
         self._renew_table()
         self._statistics.renew()
-        if self.bitwise:
-            self._sums = FixedSums(self._state.layers, self.micro_batches)
-        else:
-            self._sums = FloatSums(self._state.layers, self.micro_batches, self._clip is not None)
-        source.begin(range(work.first_micro_batch, work.last_micro_batch))
+        self._sums = self._make_sums()
+        source.begin(self._share(work))
         self._group = None
-        self._group = self._meet(f"generation-{work.generation}", self._rank, self._world_size, meeting)
+        name = f"generation-{work.generation}"
+        if self._shards is not None:
+            if self._shards.group is not None:
+                self._shards.group.close()
+            self._shards.group = self._meet(f"{name}-shards-{work.pipeline}", work.stage, work.stages, meeting)
+        self._group = self._meet(name, self._rank, self._world_size, meeting)
 
     def _seat(self, work: Work) -> Any:
         """Learns rank and peers; returns where to meet."""
@@ -664,6 +788,10 @@ class Job:
         members = sorted(work.peers, key=lambda p: (p.stage, p.pipeline))
         self._rank = next(i for i, p in enumerate(members) if (p.stage, p.pipeline) == (work.stage, work.pipeline))
         self._world_size, self._seat_known = len(members), True
+        each = _local_world_size()
+        groups = [(p.instance - 1) // each for p in members]  # workers are numbered instance by instance
+        order = sorted(set(groups))
+        self._group_rank, self._group_world_size = order.index(groups[self._rank]), len(order)
         return members
 
     def _meet(self, name: str, rank: int, size: int, meeting: Any) -> Group:
@@ -698,8 +826,9 @@ class Job:
                 os.environ.pop(name, None)
             return
         host, port = meeting or ("127.0.0.1", 29500)
-        os.environ.update(RANK=str(self._rank), WORLD_SIZE=str(self._world_size), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1",
-                          GROUP_RANK=str(self._rank), GROUP_WORLD_SIZE=str(self._world_size),
+        os.environ.update(RANK=str(self._rank), WORLD_SIZE=str(self._world_size),
+                          LOCAL_RANK=str(_local_rank()), LOCAL_WORLD_SIZE=str(_local_world_size()),
+                          GROUP_RANK=str(self._group_rank), GROUP_WORLD_SIZE=str(self._group_world_size),
                           MASTER_ADDR=str(host), MASTER_PORT=str(port), TIDEMILL_GENERATION=str(self.generation))
 
     # ---- steps ----
@@ -718,6 +847,8 @@ class Job:
     def on_commit(self, callback: Callable[[int, float], None]) -> Callable[[int, float], None]:
         """Calls `callback(step, loss)` once a step on every worker, after the optimizer and as a part of the step: the place to
         change what was attached (an average of weights, a counter, weights that are clamped, learning rates)."""
+        if self._sharded:
+            raise UsageError(_NO_COMMIT)
         self._commit_callbacks.append(callback)
         return callback
 
@@ -753,6 +884,15 @@ class Job:
         functions return. sink: a file of JSON lines that all workers see, or a function that gets the record."""
         self._logs.append((StepLog(sink), fields))
 
+    def metrics(self, **fields: Callable[[], float]) -> None:
+        """Numbers of every committed step for the loggers of the job file (its key `log`), beside the loss and the learning rate.
+        The functions are called after every step, on every worker, so that none is missing when one is lost: what they return
+        must be the same on all. At most 15, with names of at most 47 bytes."""
+        for name in fields:
+            if len(name.encode()) > 47 or len(set(self._metrics) | set(fields)) > 15:
+                raise UsageError(f"job.metrics({name}=...): there are at most 15 metrics, with names of at most 47 bytes")
+        self._metrics.update(fields)
+
     def _log(self, step: int, loss: float) -> None:
         if not self._logs or self._state is None:
             return
@@ -776,9 +916,11 @@ class Job:
 
     def _refresh_result(self) -> None:
         assert self._state is not None
+        if self._shards is not None and self._shards.gather_result(self.steps):
+            self._tell_step()
         self.has_result = {layer.step for layer in self._state.layers} == {self.steps}
         if self.has_result:
-            self._state.refresh(self.steps)
+            self._state.refresh(self.steps, None if self._shards is None else self._shards.held)
             if self.committed_step != (self._stop.at or self.steps):
                 self.last_loss = None
             self.committed_step = self._stop.at or self.steps
@@ -786,8 +928,10 @@ class Job:
     has_result = False
 
     def _need_seat(self, name: str) -> None:
-        if self._seat_known or self._over:
+        if self._seat_known or self._over or self.rehearsing:
             return
+        if self._state is not None:
+            self._join_now()
         if self._session is None or self._state is None:
             raise UsageError(f"job.{name} is not known before job.attach: a worker learns its place when it joins, and gets another "
                              "one whenever workers come or go. Ask after attach; what one worker should do for the whole job "
@@ -827,14 +971,19 @@ class Job:
 
     def save(self, folder: Union[str, "os.PathLike[str]"]) -> None:
         """Writes a checkpoint (safetensors, tidemill.torch.checkpoint) of the last committed step. In the loop, call it
-        from `after_step`, on one worker, such as the main one."""
+        from `after_step`, on one worker, such as the main one; with attach(shard=...) on every worker, each writes its part."""
         if self._state is None:
             raise UsageError("attach a model before it is saved")
-        checkpoint.save(self._state, self.committed_step, folder)
+        if self._shards is not None:
+            checkpoint.save_held(self._state, self.committed_step, folder, self._shards.held, self._shards.pipeline == 0)
+        else:
+            checkpoint.save(self._state, self.committed_step, folder)
 
     def _fail(self, error: BaseException) -> None:
         """The user's script is wrong: tells all workers why; nothing is retried."""
         self._failed_exit = True
+        if self._state is not None and not self._over:
+            self._join_now()  # or nobody is told
         if self._over or self._session is None:
             return
         self._over = True
@@ -850,7 +999,7 @@ class Job:
             before(kind, error, trace)
 
         def at_exit() -> None:
-            if not self._over and self._session is not None:
+            if not self._over and (self._session is not None or self._late is not None):
                 self._fail(UsageError("the script ended before the job was finished: let the loop over job.batches end "
                                       "by itself; to stop early call job.stop() in job.on_commit"))
             if given_up():
@@ -919,8 +1068,8 @@ class Step:
     @property
     def cancelled(self) -> bool:
         """Was the step cancelled? Long micro-batches may check this and leave the context early."""
-        assert self._job._session is not None
-        return self._job._session.cancelled()
+        session = self._job._session
+        return session is not None and session.cancelled()
 
     def backward(self, loss: torch.Tensor, scale: float = 1.0) -> None:
         """Calls loss.backward() and reports the loss. Once per micro-batch. scale: multiplies the loss, for a loop that has

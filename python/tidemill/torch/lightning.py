@@ -214,7 +214,9 @@ class TidemillStrategy(SingleDeviceStrategy):
         if under_agent(os.environ):
             for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
                 os.environ.pop(name, None)
-        place = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
+        local = int(os.environ.get("TIDEMILL_LOCAL_RANK") or 0)  # where workers share an instance, each has its own GPU
+        gpus = torch.cuda.device_count()
+        place = device or (f"cuda:{local % gpus}" if gpus > 0 else "cpu")
         super().__init__(device=place, **named)  # type: ignore[arg-type]
         if seed is None and os.environ.get("PL_GLOBAL_SEED", "").isdigit():
             seed = int(os.environ["PL_GLOBAL_SEED"])

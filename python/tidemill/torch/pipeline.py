@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import copy
 import hashlib
 import os
 from dataclasses import dataclass
@@ -23,19 +24,21 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
 from tidemill import samples
 from tidemill.errors import UsageError
 from tidemill.session import APPLY, Work
 from tidemill.torch import fixed_point, guards
+from tidemill.torch.buffers import RunningStatistics, norms_of
 from tidemill.torch.checkpoint import layer_names, write_index, write_layer
 from tidemill.torch.data import MicroBatches
+from tidemill.torch.follow import Follow
 from tidemill.torch.group import Group, StepCancelled
 from tidemill.torch.job import Job
 from tidemill.torch.seeds import seed_all
-from tidemill.torch.state import Layer, ModelState
+from tidemill.torch.staging import Staging
+from tidemill.torch.state import Layer, ModelState, Param
 from tidemill.torch.sums import FixedSums, FloatSums, Redo, TiedSums
 
 _BUILD, _LAYER, _TIE = 3, 4, 5  # purposes of random numbers
@@ -70,11 +73,16 @@ class _Stack:
     """All layers of the job; those that this worker does not hold take no memory if they can be created again."""
 
     def __init__(self, job: Job, makers: Sequence[Union[nn.Module, LayerMaker]], optimizer: Any, scheduler: Any,
-                 ties: Sequence[Tie], tie_std: float, device: torch.device) -> None:
+                 ties: Sequence[Tie], tie_std: float, device: torch.device, compiled: Optional[Dict[str, Any]]) -> None:
+        self._compiled = compiled
         self._job, self._makers, self._optimizer, self._scheduler = job, makers, optimizer, scheduler
         self._ties, self._tie_std, self._device = ties, tie_std, device
+        self.staging = Staging(device)
         self._states: Dict[int, ModelState] = {}
+        self._statistics: Dict[int, RunningStatistics] = {}
         self._sizes: List[int] = []
+        self.husks: List[ModelState] = []
+        self.follow: Any = None
         self.names: List[List[Tuple[str, int, int]]] = []
         digest = hashlib.blake2b(digest_size=8)
         for number in range(len(makers)):
@@ -84,31 +92,36 @@ class _Stack:
             digest.update(state.digest().encode())
             if isinstance(makers[number], nn.Module):
                 self._states[number] = state
+                state = self._build(number, state)
+            self.husks.append(_husk(state))
         self.digest = digest.hexdigest()
 
-    def _build(self, number: int) -> ModelState:
+    def _build(self, number: int, like: Optional[ModelState] = None) -> ModelState:
+        """like: a copy of that one. The script's functions are not called for it: what they give is what is trained."""
+        scale = fixed_point.start(2 * self._job.micro_batches) if self._job.bitwise else None
+        if like is not None:
+            module, optimizer, scheduler = copy.deepcopy((like.model, like.optimizer, like.scheduler))
+        else:
+            module, optimizer, scheduler = self._make(number)
+        state = ModelState(module, optimizer, scheduler, scale, staging=self.staging)
+        state.make_layers([state.units], number)
+        return state
+
+    def _make(self, number: int) -> Tuple[nn.Module, Any, Any]:
+        """A layer with its optimizer and scheduler."""
         maker = self._makers[number]
         module = maker
         if not isinstance(maker, nn.Module):
             torch.manual_seed(samples.key_of(self._job.seed, 0, number, _BUILD))
             module = maker()
         assert isinstance(module, nn.Module)
-        self._check(number, module)
+        norms_of(module)
         self._begin_alike(number, module)
         module.to(self._device)
         has_params = next(module.parameters(), None) is not None
         optimizer = self._optimizer(module) if has_params else _Nothing()
         scheduler = self._scheduler(optimizer) if has_params and self._scheduler is not None else None
-        scale = fixed_point.start(2 * self._job.micro_batches) if self._job.bitwise else None
-        state = ModelState(module, optimizer, scheduler, scale)
-        state.make_layers([state.units], number)
-        return state
-
-    def _check(self, number: int, module: nn.Module) -> None:
-        for name, part in module.named_modules():
-            if isinstance(part, _BatchNorm):
-                raise UsageError(f"layer {number} has a BatchNorm ({name or 'itself'}): in a pipeline its statistics are "
-                                 "not merged; use LayerNorm or GroupNorm, or train the model in a loop of your own")
+        return module, optimizer, scheduler
 
     def _begin_alike(self, number: int, module: nn.Module) -> None:
         """Both ends of a tie start with the same values: those of the first, or drawn for the tie."""
@@ -141,6 +154,18 @@ class _Stack:
 
     def layer(self, number: int) -> Layer:
         return self._states[number].layers[0]
+
+    keeper = None  # of state of the script's own: there is none
+
+    def statistics(self, number: int) -> RunningStatistics:
+        """Of BatchNorm, for as long as the layer's module lives."""
+        found = self._statistics.get(number)
+        if found is None or found.model is not self.module(number):
+            found = RunningStatistics(self.module(number), self._job.micro_batches, by_forward=True)
+            self._statistics[number] = found
+            if self._compiled is not None:
+                self.module(number).compile(**self._compiled)
+        return found
 
     def held(self, step: int) -> List[int]:
         return [n for n, s in sorted(self._states.items()) if s.layers[0].step == step]
@@ -176,6 +201,65 @@ class _Stack:
             self._states[layer].drop_layer(0)
         else:
             self._states.pop(layer, None)
+            self._statistics.pop(layer, None)
+
+
+class _PipelineFollow(Follow):
+    """Layers of a pipeline that move while they are trained. A worker that has never had a layer follows it, too: by a husk of it, which
+    has no values."""
+
+    def __init__(self, owner: "Pipeline", husks: Sequence[ModelState]) -> None:
+        super().__init__(owner._job, [husk.layers[0] for husk in husks])
+        self._owner, self._husks = owner, husks
+        self._statistics = [RunningStatistics(husk.model, owner._job.micro_batches, by_forward=True) for husk in husks]
+
+    def _mine(self, layer: int) -> bool:
+        return layer in self._owner._held and layer in self._owner._stack._states
+
+    def state_of(self, layer: int) -> ModelState:
+        return self._owner._stack.state(layer) if self._mine(layer) else self._husks[layer]
+
+    def layer_of(self, layer: int) -> Layer:
+        return self.state_of(layer).layers[0]
+
+    def statistics_of(self, layer: int) -> Any:
+        return self._owner._stack.statistics(layer) if self._mine(layer) else self._statistics[layer]
+
+    def _kept(self, layer: int) -> bool:
+        return False
+
+    def _tied(self, p: Param) -> Optional[TiedSums]:
+        return next((tied for tied in self._owner._tied if tied.has(p)), None)
+
+    def gradient_of(self, layer: int, p: Param) -> torch.Tensor:
+        tied = self._tied(p)
+        assert self._owner._sums is not None
+        return self._owner._sums.view_of(p) if tied is None else tied.gradient()
+
+    def scale_of(self, layer: int, p: Param) -> Any:
+        tied = self._tied(p)
+        if tied is not None:
+            return tied.scale()
+        assert self._owner._sums is not None
+        told = self._owner._sums.scale_of(p)
+        return None if told is None else [*told, self._job.micro_batches]
+
+    def settings_of(self, layer: int) -> Dict[str, Any]:
+        if not self._mine(layer) or self._owner._sums is None:
+            raise RuntimeError("the layer is not held here")
+        return {"clip": self._job._clip, "value": None, "epoch": True, "overflow": False}
+
+
+def _husk(state: ModelState) -> ModelState:
+    """The state of a layer without its values."""
+    for p in state.model.parameters():
+        p.data = torch.empty(0, dtype=p.dtype, device=p.device)
+    for module in state.model.modules():
+        for key, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[key] = torch.empty_like(buffer, device=buffer.device)
+    state.layers[0].initial = b""
+    return state
 
 
 class _Mail:
@@ -236,12 +320,13 @@ class Pipeline:
                  scheduler: Optional[Callable[[torch.optim.Optimizer], Any]] = None, *, clip: Optional[float] = None,
                  tied: Sequence[Tuple[Tuple[int, str], Tuple[int, str]]] = (), tie_std: float = 0.02,
                  recompute: bool = False, autocast: Optional[torch.dtype] = None,
-                 device: Union[str, torch.device] = "cpu") -> None:
+                 compile: Union[bool, Dict[str, Any]] = False, device: Union[str, torch.device] = "cpu") -> None:
         """layers: functions that create a layer (from the job's seed, and only where it is needed), or layers.
         loss(output, targets): of a micro-batch.  optimizer(layer), scheduler(optimizer): of each layer.
         tied: pairs of ((layer, parameter), (layer, parameter)) that are one weight, drawn with spread tie_std.
         recompute: activations inside a layer are recomputed in the backward pass instead of kept.
-        autocast: such as torch.bfloat16, for the computation; parameters stay as they are."""
+        autocast: such as torch.bfloat16, for the computation; parameters stay as they are.
+        compile: True, or what torch.compile takes: each layer is compiled by itself, so that the bits do not depend on the stages."""
         if len(layers) == 0 or len(layers) > _LAYERS_MAX:
             raise UsageError(f"a pipeline has 1 to {_LAYERS_MAX} layers, not {len(layers)}")
         if job._backend != "gloo":
@@ -252,11 +337,14 @@ class Pipeline:
         self._job, self._loss, self._count = job, loss, len(layers)
         self._ties = [Tie(*pair) for pair in tied]
         self._recompute, self._autocast, self._device = recompute, autocast, torch.device(device)
-        self._stack = _Stack(job, layers, optimizer, scheduler, self._ties, tie_std, self._device)
+        compiled = None if compile is False else {"dynamic": False, **(compile if isinstance(compile, dict) else {})}
+        self._stack = _Stack(job, layers, optimizer, scheduler, self._ties, tie_std, self._device, compiled)
         self._groups: List[Group] = []
         self._sums: Union[FixedSums, FloatSums, None] = None
         self._tied: List[TiedSums] = []
         self._generation = -1
+        self._held = range(0)
+        self._stack.follow = _PipelineFollow(self, self._stack.husks)
         job._clip = clip
         job._join(self._stack, self._stack.digest, len(layers), self._device)
         if job._host is None:
@@ -329,6 +417,8 @@ class Pipeline:
             tied.begin(group)
         while True:
             self._job._losses.zero_()
+            for number in held:
+                self._stack.statistics(number).begin()
             _Schedule(self, work, source).run()
             try:
                 norms = self._finish()
@@ -337,6 +427,7 @@ class Pipeline:
                 assert isinstance(self._sums, FixedSums)
                 for sums in (self._sums, *self._tied):
                     sums.begin_again()
+        self._stack.staging.mark()
         session.held(work.step, {number: norms.get(number, 0.0) for number in held})
 
     def _finish(self) -> Dict[int, float]:
@@ -354,6 +445,8 @@ class Pipeline:
         for tied in self._tied:
             for number, squares in tied.finish().items():
                 norms[number] += squares
+        for number in self._held:
+            self._stack.statistics(number).exchange(self._stage_group)
         self._job._exchange_losses(self._world)
         return norms
 
@@ -373,6 +466,7 @@ class Pipeline:
         for sums in (self._sums, *self._tied):
             sums.commit()
         for number in self._held:
+            self._stack.statistics(number).commit()
             self._stack.state(number).commit(work.step)
         self._job._committed(work)
 
@@ -389,6 +483,8 @@ class Pipeline:
             self._sums.close()
         job._losses = torch.zeros(job.micro_batches, dtype=torch.float64)
         self._held = range(work.first_layer, work.last_layer)
+        for number in self._held:
+            self._stack.statistics(number).renew()
         name = f"generation-{work.generation}"
         self._world = self._meet(f"{name}-all", job._rank, job._world_size, meeting)
         self._stage_group = self._meet(f"{name}-stage-{work.stage}", work.pipeline, work.pipelines, meeting)
@@ -432,6 +528,8 @@ class Pipeline:
     def forward(self, work: Work, number: int, inputs: Tensors) -> Tensors:
         """This stage's layers over one micro-batch; random numbers by (seed, step, micro-batch, layer)."""
         for layer in self._held:
+            statistics = self._stack.statistics(layer)
+            statistics.begin_micro_batch()
             key = samples.key_of(self._job.seed, work.step, number * _LAYERS_MAX + layer, _LAYER)
             module = self._stack.module(layer)
 
@@ -444,6 +542,7 @@ class Pipeline:
                 inputs = _tuple(checkpoint(run, *inputs, use_reentrant=False, preserve_rng_state=False), layer)
             else:
                 inputs = _tuple(run(*inputs), layer)
+            statistics.end_micro_batch(number)
         return inputs
 
     def _casting(self) -> Any:

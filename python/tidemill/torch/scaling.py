@@ -37,17 +37,22 @@ class LossScale:
             raise UsageError("scaler.update(new_scale) in the job's loop: the scale is part of the job's state; give GradScaler "
                              "its init_scale, and leave the rest to it")
 
+    def following(self, state: Dict[str, Any], overflow: bool) -> Dict[str, Any]:
+        """What state_dict gives after a step, from what it gave before."""
+        scale, good, skipped = float(state["scale"]), int(state["good"]), int(state["skipped"])
+        if overflow:
+            return {"scale": scale * self._backoff, "good": 0, "skipped": skipped + 1}
+        good += 1
+        if good >= self._interval:
+            scale, good = scale * self._growth, 0
+        return {"scale": scale, "good": good, "skipped": skipped}
+
     def update(self, overflow: bool, step: int) -> None:
         """After a step, as GradScaler.update."""
-        if overflow:
-            self.scale, self._good, self.skipped = self.scale * self._backoff, 0, self.skipped + 1
-            if self.scale < _SMALLEST:
-                raise JobFailed(f"the gradient of step {step} is not finite however small the loss is scaled: lower the "
-                                "learning rate, clip, or look at the data of this step")
-            return
-        self._good += 1
-        if self._good >= self._interval:
-            self.scale, self._good = self.scale * self._growth, 0
+        self.load_state_dict(self.following(self.state_dict(), overflow))
+        if self.scale < _SMALLEST:
+            raise JobFailed(f"the gradient of step {step} is not finite however small the loss is scaled: lower the "
+                            "learning rate, clip, or look at the data of this step")
 
     def state_dict(self) -> Dict[str, Any]:
         """As GradScaler's, and how many steps were skipped."""

@@ -26,6 +26,7 @@ from tidemill.errors import UsageError
 from tidemill.torch import guards
 from tidemill.torch.extras import Extra, Extras
 from tidemill.torch.plain import Slot, from_plain, slot_for, to_plain
+from tidemill.torch.staging import Staging
 
 _MAGIC = b"tmtorch1"
 _FIXED = 64
@@ -132,9 +133,9 @@ class ModelState:
     """The attached model, optimizer and schedule, as layers. An engine of tidemill.session."""
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: Any = None,
-                 first_scale: Optional[int] = None, extras: Optional[Extras] = None) -> None:
+                 first_scale: Optional[int] = None, extras: Optional[Extras] = None, staging: Optional[Staging] = None) -> None:
         """first_scale: of every gradient, where they are summed as integers; None: they are not. extras: state of the
-        script's own."""
+        script's own. staging: shared with others."""
         guards.check_model(model)
         if next(model.parameters(), None) is not None:
             guards.check_optimizer(optimizer)
@@ -145,8 +146,11 @@ class ModelState:
         self.units = self._gather()
         self.units += [Unit(extra.slot.name, extras=[extra]) for extra in self.extras.list]
         self.device = self._one_device()
+        self.staging = staging or Staging(self.device)
         self.layers: List["Layer"] = []
+        self.keeper: Optional[int] = None  # the layer that has the script's own state
         self.follow: Any = None  # tidemill.torch.follow, where layers can move while they are trained
+        self.shards: Any = None  # tidemill.torch.shards, where workers hold different layers
         self.step = 0
         guards.own(optimizer)
         self.watch = guards.Watch(self)
@@ -200,14 +204,21 @@ class ModelState:
     # -- layers --
 
     def cut(self, count: int) -> None:
-        """Groups units into `count` layers of about equal size, in order."""
-        total = sum(u.weight() for u in self.units) or 1
+        """Groups units into `count` layers of about equal size, in order. State of the script's own is apart, in the last one: only the
+        script knows how a step changes it, so that it cannot be followed (tidemill.torch.follow)."""
+        apart = count > 1 and not self.extras.only_own()
+        units = [u for u in self.units if not u.extras] if apart else self.units
+        most = count - 1 if apart else count
+        total = sum(u.weight() for u in units) or 1
         groups: List[List[Unit]] = [[] for _ in range(count)]
         before = 0
-        for unit in self.units:
+        for unit in units:
             middle = before + unit.weight() / 2
-            groups[min(count - 1, int(middle * count / total))].append(unit)
+            groups[min(most - 1, int(middle * most / total))].append(unit)
             before += unit.weight()
+        if apart:
+            groups[-1] = [u for u in self.units if u.extras]
+        self.keeper = None if self.extras.only_own() else count - 1
         self.make_layers(groups)
 
     def make_layers(self, groups: Sequence[Sequence[Unit]], first: int = 0) -> None:
@@ -233,15 +244,19 @@ class ModelState:
     # -- notes of all layers --
 
     def shared_notes(self) -> Any:
-        """Schedule and settings of the optimizer: the same in every layer."""
+        """Schedule and settings of the optimizer, and Tidemill's own state: the same in every layer."""
         schedule = None if self.scheduler is None else to_plain(self.scheduler.state_dict(), "the scheduler")
         groups = []
         for group in self.optimizer.param_groups:
             groups.append(to_plain({k: v for k, v in group.items() if k != "params"}, "the optimizer's settings"))
-        return {"schedule": schedule, "groups": groups, "state": self.extras.plain}
+        return {"schedule": schedule, "groups": groups, "state": self.extras.plain_parts()[0]}
+
+    def whole_notes(self) -> Any:
+        """And the script's own state."""
+        return {**self.shared_notes(), "state": self.extras.plain}
 
     def load_shared_notes(self, notes: Any) -> None:
-        """Applies the result of shared_notes."""
+        """Applies the result of whole_notes."""
         self.extras.load(notes.get("state", {}))
         if self.scheduler is not None and notes["schedule"] is not None:
             self.scheduler.load_state_dict(from_plain(notes["schedule"]))
@@ -257,6 +272,7 @@ class ModelState:
 
     def commit(self, step: int, held: Optional[Sequence[int]] = None) -> None:
         """After an optimizer step: the layers now have this step's state."""
+        self.staging.mark()
         self.extras.commit()
         shared = self.shared_notes()
         for layer in self._chosen(held):
@@ -269,7 +285,10 @@ class ModelState:
         layers = self._chosen(held)
         moved = self.step != step
         if layers and moved:
-            self.load_shared_notes(layers[0].read_notes()["shared"])
+            notes = layers[0].read_notes()["shared"]
+            if self.keeper is not None:
+                notes = {**notes, "state": {**notes["state"], **self.layers[self.keeper].read_notes()["extras"]}}
+            self.load_shared_notes(notes)
         for layer in layers:
             if layer.step != step:
                 raise UsageError(f"layer {layer.number} is of step {layer.step}, expected {step}")
@@ -300,6 +319,8 @@ class ModelState:
 
     def drop_layer(self, layer: int) -> None:
         self.layers[layer].step = -1
+        if self.shards is not None:
+            self.shards.drop(self.layers[layer])
 
 
 class Layer:
@@ -334,7 +355,7 @@ class Layer:
         yield from (s for p in self.params for s in p.state.values())
 
     def _place(self) -> None:
-        room = len(json.dumps({"shared": self.owner.shared_notes(), "own": self._own_notes()}))
+        room = len(json.dumps(self._notes(self.owner.shared_notes())))
         keys = sum(len(key) + 8 for p in self.params for key in (*p.state, *p.numbers))
         self.notes_bytes = _round_up(2 * room + 2 * keys + 64 * len(self.params) + 1024)
         at = _FIXED + self.notes_bytes
@@ -375,9 +396,15 @@ class Layer:
 
     # -- bytes --
 
+    def _notes(self, shared: Any) -> Any:
+        notes = {"shared": shared, "own": self._own_notes()}
+        if self.owner.keeper == self.number:
+            notes["extras"] = self.owner.extras.plain_parts()[1]
+        return notes
+
     def write_notes(self, step: int, shared: Any) -> None:
         """The layer is of this step, with these settings."""
-        text = json.dumps({"shared": shared, "own": self._own_notes()}, separators=(",", ":")).encode()
+        text = json.dumps(self._notes(shared), separators=(",", ":")).encode()
         if len(text) > self.notes_bytes:
             raise UsageError(f"the settings of schedule and optimizer, and the numbers of attached state, have grown to {len(text)} bytes; "
                              f"layer {self.number} has room for {self.notes_bytes}: attach them with all they will have")
@@ -392,39 +419,45 @@ class Layer:
             raise UsageError(f"layer {self.number} does not hold a PyTorch layer: was this job started by another engine?")
         return json.loads(self._head[_FIXED: _FIXED + length])
 
+    def _content(self) -> Iterator[Tuple[Slot, Optional[torch.Tensor]]]:
+        """Each slot with what is in it, in order."""
+        states = self.owner.optimizer.state
+        yield from ((p.slot, p.tensor) for p in self.params)
+        yield from ((b.slot, b.tensor()) for b in self.buffers)
+        yield from ((e.slot, e.tensor()) for e in self.extras)
+        if self.scales is not None:
+            yield self._scale_slot, self.scales
+        for p in self.params:
+            state = states.get(p.tensor) or {}
+            yield from ((slot, state.get(key)) for key, slot in p.state.items())
+
     def read(self, address: int) -> None:
         """Writes the layer's bytes to memory; gaps between tensors too, for they are part of its hash."""
-        ctypes.memset(address, 0, self.size)
         ctypes.memmove(address, self._head, len(self._head))
-        states = self.owner.optimizer.state
-        for p in self.params:
-            p.slot.read(p.tensor, address)
-            state = states.get(p.tensor) or {}
-            for key, slot in p.state.items():
-                slot.read(state.get(key), address)
-        for b in self.buffers:
-            b.slot.read(b.tensor(), address)
-        for e in self.extras:
-            e.read(address)
-        if self.scales is not None:
-            self._scale_slot.read(self.scales, address)
+        at, pairs = len(self._head), []
+        for slot, tensor in self._content():
+            if tensor is None:
+                continue
+            ctypes.memset(address + at, 0, slot.offset - at)
+            pairs.append((slot, tensor))
+            at = slot.offset + slot.bytes
+        ctypes.memset(address + at, 0, self.size - at)
+        self.owner.staging.read(pairs, address)
 
     def write(self, address: int) -> None:
         """Takes the layer's bytes from memory: tensors get their values, the optimizer its state."""
         self._head = ctypes.string_at(address, _FIXED + self.notes_bytes)
         notes = self.read_notes()
-        for p in self.params:
-            p.slot.write(p.tensor, address)
-        for b in self.buffers:
-            b.slot.write(b.tensor(), address)
+        pairs = [(p.slot, p.tensor) for p in self.params] + [(b.slot, b.tensor()) for b in self.buffers]
         for e in self.extras:
             e.write(address)
         if self.scales is not None:
-            self._scale_slot.write(self.scales, address)
-        self._write_state(notes["own"], address)
+            pairs.append((self._scale_slot, self.scales))
+        self.owner.staging.write([*pairs, *self._places_of_state(notes["own"])], address)
         self.step = struct.unpack_from("<Q", self._head, 8)[0]
 
-    def _write_state(self, notes: Any, address: int) -> None:
+    def _places_of_state(self, notes: Any) -> Iterator[Tuple[Slot, torch.Tensor]]:
+        """The optimizer's state as the notes say it is; its tensors are still to be filled."""
         states = self.owner.optimizer.state
         known = {index: (tensors, numbers) for index, tensors, numbers in notes}
         for index, p in enumerate(self.params):
@@ -438,7 +471,7 @@ class Layer:
                     place = before.get(key)
                     if place is None:
                         place = torch.empty_strided(slot.shape, slot.stride, dtype=slot.dtype, device=p.devices[key])
-                    slot.write(place, address)
+                    yield slot, place
                     state[key] = place
             state.update({k: from_plain(v) for k, v in numbers.items()})
             states[p.tensor] = state

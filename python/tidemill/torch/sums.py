@@ -84,6 +84,11 @@ class _Bucket:
         self.waiting = 0
         self.work: Any = None
 
+    @property
+    def arrives(self) -> bool:
+        """gloo writes the sum of a GPU's tensor back from a thread of its own, at any time: that counts as one write."""
+        return self.work is not None and self.flat.is_cuda
+
 
 class FloatSums:
     """Gradients as floats in buckets; each bucket is added up over the workers as soon as it is ready."""
@@ -103,7 +108,7 @@ class FloatSums:
                 self._hooks.append(p.tensor.register_post_accumulate_grad_hook(self._ready))
         self._last = False
         self._next = 0
-        self._seen = -1
+        self._seen: List[int] = []
         self._group_now: Optional[Group] = None
 
     @staticmethod
@@ -140,11 +145,12 @@ class FloatSums:
 
     def settle(self) -> None:
         """Accepts the current sums."""
-        self._seen = sum(bucket.flat._version for bucket in self._buckets)
+        self._seen = [bucket.flat._version for bucket in self._buckets]
 
     def altered(self) -> bool:
         """Has anything written to the gradients since `settle`? (Views share the buffer's counter.)"""
-        return self._seen != sum(bucket.flat._version for bucket in self._buckets)
+        return any(bucket.flat._version - seen not in ((0, 1) if bucket.arrives else (0,))
+                   for bucket, seen in zip(self._buckets, self._seen))
 
     def _ready(self, tensor: torch.Tensor) -> None:
         bucket, index = self._place[id(tensor)]
@@ -411,6 +417,19 @@ class TiedSums:
         self._gradient = self._sum.to(torch.float32) * (unit / self._micro_batches)
         squares = float(torch.linalg.vector_norm(self._gradient).double() ** 2)
         return {self._first_end: squares} if any(layer.number == self._first_end for layer, _ in self._ends) else {}
+
+    def has(self, p: Param) -> bool:
+        """Is it one of the ends?"""
+        return any(p is end for _, end in self._ends)
+
+    def gradient(self) -> torch.Tensor:
+        """Of both ends, after `finish`."""
+        assert self._gradient is not None
+        return self._gradient.to(self._ends[0][1].tensor.dtype)
+
+    def scale(self) -> Any:
+        """As Follow.scale_of."""
+        return [float(self._largest), self._scale, self._addends] if self._bitwise else None
 
     def hand_over(self, factor: float) -> None:
         assert self._gradient is not None
