@@ -120,11 +120,11 @@ static void put_tags(struct tm_aws__cloud *c, size_t at, const char *resource, i
     (void)snprintf(pool, sizeof pool, "%d", c->vms.instances[at].pool);
     const char *const tags[][2] = {
         {TM_RENTED_TAG, o->job},
-        {TM_AWS_TAG_OWNER, o->owner},
-        {TM_AWS_TAG_UNTIL, tm_calendar_print((c->env->now_ms(c->env) + life_ms) / 1000 * 1000, until)},
-        {TM_AWS_TAG_RUN, run},
-        {TM_AWS_TAG_POOL, pool},
-        {TM_AWS_TAG_TOKEN, c->vms.vms[at].token},
+        {TM_VM_TAG_OWNER, o->owner},
+        {TM_VM_TAG_UNTIL, tm_calendar_print((c->env->now_ms(c->env) + life_ms) / 1000 * 1000, until)},
+        {TM_VM_TAG_RUN, run},
+        {TM_VM_TAG_POOL, pool},
+        {TM_VM_TAG_TOKEN, c->vms.vms[at].token},
         {"Name", o->job}};
     (void)snprintf(name, sizeof name, "TagSpecification.%d.ResourceType", number);
     tm_ec2__put(call, name, resource);
@@ -183,7 +183,7 @@ static void put_machine(struct tm_aws__cloud *c, const struct tm_cloud_pool *poo
 
 int tm_aws__make_run(struct tm_aws__cloud *c, size_t at, struct tm_ec2_call *call, struct tm_error *e)
 {
-    struct tm_aws__vm *vm = &c->vms.vms[at];
+    struct tm_vm *vm = &c->vms.vms[at];
     const struct tm_cloud_pool *pool = &c->pools[c->vms.instances[at].pool];
     tm_ec2__init(call, c->aws, NULL, "RunInstances");
     call->request.tries_max = RUN_TRIES;
@@ -209,7 +209,7 @@ void tm_aws__make_describe(struct tm_aws__cloud *c, struct tm_ec2_call *call)
     char run[24];
     (void)snprintf(run, sizeof run, "%016" PRIx64, c->options.run);
     tm_ec2__init(call, c->aws, NULL, "DescribeInstances");
-    tm_ec2__put(call, "Filter.1.Name", "tag:" TM_AWS_TAG_RUN);
+    tm_ec2__put(call, "Filter.1.Name", "tag:" TM_VM_TAG_RUN);
     tm_ec2__put(call, "Filter.1.Value.1", run);
     tm_ec2__put(call, "MaxResults", "1000");
     if (c->next_page[0] != '\0') tm_ec2__put(call, "NextToken", c->next_page);

@@ -34,7 +34,7 @@ static int64_t time_ms(const struct tm_aws__cloud *c)
 
 static int add_row(struct tm_aws__cloud *c, const struct tm_xml *item, struct tm_error *e)
 {
-    struct tm_aws__row row;
+    struct tm_vm__row row;
     if (!tm_aws__read_vm(item, &row)) return 0;
     int rc = tm_grow((void **)&c->rows, &c->row_capacity, c->row_count + 1, sizeof row, ROWS_MAX);
     if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "AWS names more than %d instances of one run", ROWS_MAX);
@@ -54,9 +54,9 @@ static int take_described(struct tm_aws__cloud *c, int rc, const struct tm_xml *
     }
     (void)snprintf(c->next_page, sizeof c->next_page, "%s", rc == 0 ? tm_xml_text(root, "nextToken") : "");
     if (c->next_page[0] != '\0') return 0;
-    static const struct tm_aws__row none;
-    const struct tm_aws__row *rows = rc != 0 ? NULL : c->row_count > 0 ? c->rows : &none;
-    int taken = tm_aws_vms__described(&c->vms, rows, c->row_count, time_ms(c), e);
+    static const struct tm_vm__row none;
+    const struct tm_vm__row *rows = rc != 0 ? NULL : c->row_count > 0 ? c->rows : &none;
+    int taken = tm_vms__described(&c->vms, rows, c->row_count, time_ms(c), e);
     c->row_count = 0;
     return rc == -(int)TM_ENOMEM ? tm_error_nomem(e) : taken;
 }
@@ -65,24 +65,24 @@ static void take_prices(struct tm_aws__cloud *c, int rc, const struct tm_xml *ro
 {
     const struct tm_xml *one = rc == 0 ? tm_xml_child(root, "spotPriceHistorySet/item") : NULL;
     for (; one != NULL; one = tm_xml_again(one)) {
-        struct tm_aws__price price;
-        if (tm_aws__read_price(one, &price)) tm_aws_vms__priced(&c->vms, &price, time_ms(c));
+        struct tm_vm__price price;
+        if (tm_aws__read_price(one, &price)) tm_vms__priced(&c->vms, &price, time_ms(c));
     }
     for (int i = 0; i < c->options.pool_count; i++)
         c->pools[i].price_usd_h = c->vms.pools[i].price_usd_h;
-    tm_aws_vms__all_priced(&c->vms, time_ms(c));
+    tm_vms__all_priced(&c->vms, time_ms(c));
 }
 
 static int take_rented(struct tm_aws__cloud *c, size_t at, int rc, const struct tm_xml *root, const char *code,
                        const struct tm_error *why, struct tm_error *e)
 {
-    struct tm_aws__row row;
+    struct tm_vm__row row;
     const struct tm_xml *one = rc == 0 ? tm_xml_child(root, "instancesSet/item") : NULL;
     if (one != NULL && tm_aws__read_vm(one, &row)) {
-        tm_aws_vms__rented(&c->vms, at, &row, time_ms(c));
+        tm_vms__rented(&c->vms, at, &row, time_ms(c));
         return 0;
     }
-    return tm_aws_vms__refused(&c->vms, at, code, rc != 0 ? why->text : "an answer without an instance", time_ms(c), e);
+    return tm_vms__refused(&c->vms, at, code, rc != 0 ? why->text : "an answer without an instance", time_ms(c), e);
 }
 
 static int take_ec2(struct tm_aws__cloud *c, struct tm_aws__slot *slot, int rc, struct tm_web_answer *answer,
@@ -96,11 +96,11 @@ static int take_ec2(struct tm_aws__cloud *c, struct tm_aws__slot *slot, int rc, 
     rc = tm_ec2__take(&slot->ec2, rc, answer, &arena, &root, code, &own);
     if (rc != 0) tm_debug(TM_DEBUG_CLOUD, "aws: call %d: %s", (int)slot->call.kind, own.text);
     int taken = rc == -(int)TM_ENOMEM ? tm_error_nomem(e) : 0;
-    if (taken == 0 && slot->call.kind == TM_AWS_DESCRIBE) taken = take_described(c, rc, root, e);
-    if (taken == 0 && slot->call.kind == TM_AWS_RUN) taken = take_rented(c, slot->call.at, rc, root, code, &own, e);
-    if (slot->call.kind == TM_AWS_PRICES) take_prices(c, rc, root);
-    if (slot->call.kind == TM_AWS_TERMINATE)
-        tm_aws_vms__terminated(&c->vms, slot->call.at, rc == 0 || code[0] != '\0', code, time_ms(c));
+    if (taken == 0 && slot->call.kind == TM_VM_DESCRIBE) taken = take_described(c, rc, root, e);
+    if (taken == 0 && slot->call.kind == TM_VM_RUN) taken = take_rented(c, slot->call.at, rc, root, code, &own, e);
+    if (slot->call.kind == TM_VM_PRICES) take_prices(c, rc, root);
+    if (slot->call.kind == TM_VM_TERMINATE)
+        tm_vms__terminated(&c->vms, slot->call.at, rc == 0 || code[0] != '\0', code, time_ms(c));
     tm_arena_deinit(&arena);
     return taken;
 }
@@ -117,20 +117,20 @@ static void keep_log(struct tm_aws__cloud *c, size_t at, const struct tm_text *t
 
 static void take_object(struct tm_aws__cloud *c, struct tm_aws__slot *slot, int rc, struct tm_web_answer *answer)
 {
-    struct tm_aws__vm *vm = &c->vms.vms[slot->call.at];
+    struct tm_vm *vm = &c->vms.vms[slot->call.at];
     bool good = rc == 0 && answer->status < 300;
-    if (slot->call.kind == TM_AWS_PUT_TICKET && !good) {
+    if (slot->call.kind == TM_VM_PUT_TICKET && !good) {
         vm->ticket_due = true;
         vm->retry_ms = time_ms(c) + 5000;
     }
-    if (slot->call.kind == TM_AWS_GET_LOG && good) keep_log(c, slot->call.at, &answer->body);
-    if (slot->call.kind == TM_AWS_GET_LOG && vm->over) vm->drops_due = vm->adopted ? 2 : 1;
+    if (slot->call.kind == TM_VM_GET_LOG && good) keep_log(c, slot->call.at, &answer->body);
+    if (slot->call.kind == TM_VM_GET_LOG && vm->over) vm->drops_due = vm->adopted ? 2 : 1;
     if (rc == 0) tm_web_answer_deinit(answer);
 }
 
 static bool is_object(const struct tm_aws__slot *slot)
 {
-    return slot->call.kind >= TM_AWS_PUT_TICKET;
+    return slot->call.kind >= TM_VM_PUT_TICKET;
 }
 
 static int take_answers(struct tm_aws__cloud *c, struct tm_error *e)
@@ -159,9 +159,9 @@ static int take_answers(struct tm_aws__cloud *c, struct tm_error *e)
 static int make_object(struct tm_aws__cloud *c, struct tm_aws__slot *slot, struct tm_error *e)
 {
     const struct tm_cloud_instance *instance = &c->vms.instances[slot->call.at];
-    if (slot->call.kind == TM_AWS_GET_LOG || slot->call.kind == TM_AWS_DROP) {
-        bool log = slot->call.kind == TM_AWS_GET_LOG || c->vms.vms[slot->call.at].drops_due == 0;
-        tm_aws__make_object(c, slot->call.at, log ? "log" : "ticket", slot->call.kind == TM_AWS_DROP ? "DELETE" : "GET",
+    if (slot->call.kind == TM_VM_GET_LOG || slot->call.kind == TM_VM_DROP) {
+        bool log = slot->call.kind == TM_VM_GET_LOG || c->vms.vms[slot->call.at].drops_due == 0;
+        tm_aws__make_object(c, slot->call.at, log ? "log" : "ticket", slot->call.kind == TM_VM_DROP ? "DELETE" : "GET",
                             slot->key, &slot->object);
         return 0;
     }
@@ -176,15 +176,15 @@ static int make_object(struct tm_aws__cloud *c, struct tm_aws__slot *slot, struc
 static int make_call(struct tm_aws__cloud *c, struct tm_aws__slot *slot, struct tm_error *e)
 {
     switch (slot->call.kind) {
-    case TM_AWS_DESCRIBE:
+    case TM_VM_DESCRIBE:
         tm_aws__make_describe(c, &slot->ec2);
         return 0;
-    case TM_AWS_RUN:
+    case TM_VM_RUN:
         return tm_aws__make_run(c, slot->call.at, &slot->ec2, e);
-    case TM_AWS_TERMINATE:
+    case TM_VM_TERMINATE:
         tm_aws__make_terminate(c, slot->call.at, &slot->ec2);
         return 0;
-    case TM_AWS_PRICES:
+    case TM_VM_PRICES:
         tm_aws__make_prices(c, &slot->ec2);
         return 0;
     default:
@@ -200,17 +200,17 @@ static int give_up_call(struct tm_aws__cloud *c, struct tm_aws__slot *slot, int 
     if (rc == -(int)TM_ENOMEM || rc == -(int)TM_ELIMIT) return rc;
     tm_log(TM_LOG_WARN, "AWS could not be asked, retrying: %s", e->text);
     switch (slot->call.kind) {
-    case TM_AWS_DESCRIBE:
+    case TM_VM_DESCRIBE:
         c->next_page[0] = '\0';
         c->row_count = 0;
-        return tm_aws_vms__described(&c->vms, NULL, 0, time_ms(c), e);
-    case TM_AWS_RUN:
-        tm_aws_vms__unmade(&c->vms, at, time_ms(c));
+        return tm_vms__described(&c->vms, NULL, 0, time_ms(c), e);
+    case TM_VM_RUN:
+        tm_vms__unmade(&c->vms, at, time_ms(c));
         return 0;
-    case TM_AWS_PRICES:
-        tm_aws_vms__all_priced(&c->vms, time_ms(c));
+    case TM_VM_PRICES:
+        tm_vms__all_priced(&c->vms, time_ms(c));
         return 0;
-    case TM_AWS_PUT_TICKET:
+    case TM_VM_PUT_TICKET:
         c->vms.vms[at].ticket_due = true;
         c->vms.vms[at].retry_ms = time_ms(c) + 5000;
         return 0;
@@ -234,7 +234,7 @@ static int keep_notes(struct tm_aws__cloud *c, struct tm_error *e)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < c->vms.count; i++) {
-        const struct tm_aws__vm *vm = &c->vms.vms[i];
+        const struct tm_vm *vm = &c->vms.vms[i];
         if (vm->over && !vm->dropped)
             tm_aws__drop_note(c, i);
         else if (!vm->over && !vm->kept && vm->id[0] != '\0')
@@ -256,11 +256,11 @@ static int start_calls(struct tm_aws__cloud *c, struct tm_error *e)
     while ((slot = free_slot(c)) != NULL) {
         bool due = c->next_page[0] != '\0';
         int rc = 0;
-        slot->call = (struct tm_aws__call){.kind = TM_AWS_DESCRIBE};
+        slot->call = (struct tm_vm__call){.kind = TM_VM_DESCRIBE};
         if (due)
             for (size_t i = 0; i < TM_AWS_CALLS_MAX; i++)
-                due = due && !(c->slots[i].used && c->slots[i].call.kind == TM_AWS_DESCRIBE);
-        if (!due) rc = tm_aws_vms__next(&c->vms, time_ms(c), &slot->call, &due, e);
+                due = due && !(c->slots[i].used && c->slots[i].call.kind == TM_VM_DESCRIBE);
+        if (!due) rc = tm_vms__next(&c->vms, time_ms(c), &slot->call, &due, e);
         if (rc != 0 || !due) return rc;
         rc = begin(c, slot, e);
         if (rc != 0) return rc;
@@ -272,8 +272,8 @@ static int see_joined(struct tm_aws__cloud *c, struct tm_error *e)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < c->vms.count; i++)
-        if (c->vms.vms[i].step == TM_AWS_BOOTS && c->options.has_joined(c->options.context, c->vms.instances[i].id))
-            rc = tm_aws_vms__joined(&c->vms, i, time_ms(c), e);
+        if (c->vms.vms[i].step == TM_VM_BOOTS && c->options.has_joined(c->options.context, c->vms.instances[i].id))
+            rc = tm_vms__joined(&c->vms, i, time_ms(c), e);
     return rc;
 }
 
@@ -282,7 +282,7 @@ static int advance(struct tm_aws__cloud *c, struct tm_error *e)
     tm_web_step(c->web);
     int rc = take_answers(c, e);
     if (rc == 0) rc = see_joined(c, e);
-    if (rc == 0) rc = tm_aws_vms__tick(&c->vms, time_ms(c), e);
+    if (rc == 0) rc = tm_vms__tick(&c->vms, time_ms(c), e);
     if (rc == 0) rc = keep_notes(c, e);
     return rc == 0 ? start_calls(c, e) : rc;
 }
@@ -300,13 +300,13 @@ static int aws_want(struct tm_cloud *cloud, int pool, int count, struct tm_error
     struct tm_aws__cloud *c = of(cloud);
     if (pool < 0 || pool >= c->options.pool_count || count < 0)
         return tm_error_set(e, TM_EUSAGE, "there is no pool %d", pool);
-    tm_aws_vms__want(&c->vms, pool, count, time_ms(c));
+    tm_vms__want(&c->vms, pool, count, time_ms(c));
     return 0;
 }
 
 static int aws_release(struct tm_cloud *cloud, uint64_t id, struct tm_error *e)
 {
-    return tm_aws_vms__release(&of(cloud)->vms, id, time_ms(of(cloud)), e);
+    return tm_vms__release(&of(cloud)->vms, id, time_ms(of(cloud)), e);
 }
 
 static const struct tm_cloud_instance *aws_instances(struct tm_cloud *cloud, size_t *out_count)
@@ -317,12 +317,12 @@ static const struct tm_cloud_instance *aws_instances(struct tm_cloud *cloud, siz
 
 static int64_t wait_ms(struct tm_aws__cloud *c)
 {
-    int64_t due_ms = tm_aws_vms__due_ms(&c->vms);
+    int64_t due_ms = tm_vms__due_ms(&c->vms);
     int64_t now = time_ms(c);
     int64_t wait = due_ms == INT64_MAX ? INT64_MAX : due_ms > now ? due_ms - now : 0;
     if (wait == 0 && c->vms.event_first == c->vms.event_count && free_slot(c) == NULL) wait = LOOK_MS;
     for (size_t i = 0; wait > LOOK_MS && i < c->vms.count; i++)
-        if (c->vms.vms[i].step == TM_AWS_BOOTS) wait = LOOK_MS;
+        if (c->vms.vms[i].step == TM_VM_BOOTS) wait = LOOK_MS;
     return wait;
 }
 
@@ -351,13 +351,13 @@ static int aws_next(struct tm_cloud *cloud, int64_t timeout_ms, struct tm_cloud_
         struct tm_watch watches[WATCHES_MAX];
         int64_t web_ms = INT64_MAX;
         struct tm_error own = {.text = ""};
-        if (tm_aws_vms__event(&c->vms, out)) return 0;
+        if (tm_vms__event(&c->vms, out)) return 0;
         int rc = advance(c, &own);
         if (rc != 0) {
             if (e != NULL) *e = own;
             return rc;
         }
-        if (tm_aws_vms__event(&c->vms, out)) return 0;
+        if (tm_vms__event(&c->vms, out)) return 0;
         int64_t left_ms = end_ms - time_ms(c);
         if (left_ms <= 0) return tm_error_set(e, TM_ETIMEOUT, "nothing happened");
         size_t count = tm_web_watch(c->web, watches, WATCHES_MAX, &web_ms);
@@ -383,7 +383,7 @@ static int64_t aws_now_ms(struct tm_cloud *cloud)
 
 static struct tm_cloud_bill aws_bill(struct tm_cloud *cloud)
 {
-    return tm_aws_vms__bill(&of(cloud)->vms, time_ms(of(cloud)));
+    return tm_vms__bill(&of(cloud)->vms, time_ms(of(cloud)));
 }
 
 /* ---- life ---- */
@@ -394,7 +394,7 @@ static void free_all(struct tm_aws__cloud *c)
         if (c->slots[i].used && !is_object(&c->slots[i])) tm_ec2__deinit(&c->slots[i].ec2);
     tm_web_destroy(c->web);
     tm_aws_destroy(c->aws);
-    tm_aws_vms__deinit(&c->vms);
+    tm_vms__deinit(&c->vms);
     tm_free(c->rows);
     tm_free(c);
 }
@@ -416,14 +416,14 @@ static int aws_destroy(struct tm_cloud *cloud, struct tm_error *e)
     struct tm_error own = {.text = ""};
     int64_t end_ms = time_ms(c) + END_LIMIT_MS;
     int rc = 0;
-    while ((tm_aws_vms__left(&c->vms) > 0 || c->vms.adopting) && time_ms(c) < end_ms) {
-        tm_aws_vms__end_all(&c->vms, time_ms(c));
+    while ((tm_vms__left(&c->vms) > 0 || c->vms.adopting) && time_ms(c) < end_ms) {
+        tm_vms__end_all(&c->vms, time_ms(c));
         rc = aws_next(cloud, LOOK_MS, &event, &own);
         if (rc == 0 || rc == -(int)TM_ETIMEOUT) continue;
         tm_log(TM_LOG_WARN, "ending the instances: %s", own.text);
         c->env->sleep_ms(c->env, LOOK_MS);
     }
-    size_t left = tm_aws_vms__left(&c->vms);
+    size_t left = tm_vms__left(&c->vms);
     end_ms = time_ms(c) + LAST_LIMIT_MS;
     while (left == 0 && is_busy(c) && time_ms(c) < end_ms)
         (void)aws_next(cloud, LOOK_MS, &event, NULL);
@@ -453,7 +453,7 @@ static void fill_pools(struct tm_aws__cloud *c)
 {
     for (int i = 0; i < c->options.pool_count; i++) {
         c->pools[i] = c->options.pools[i];
-        c->vms.pools[i] = (struct tm_aws__pool){.about = c->pools[i], .price_usd_h = c->pools[i].price_usd_h};
+        c->vms.pools[i] = (struct tm_vm__pool){.about = c->pools[i], .price_usd_h = c->pools[i].price_usd_h};
     }
     c->vms.pool_count = c->options.pool_count;
     c->vms.id_next = c->options.id_first > 0 ? c->options.id_first : 1;
@@ -476,7 +476,7 @@ int tm_aws_cloud_create(struct tm_env *env, const struct tm_aws_options *options
     c->env = env;
     c->options = *options;
     c->start_ns = env->monotonic_ns(env);
-    tm_aws_vms__init(&c->vms);
+    tm_vms__init(&c->vms, &tm_aws__rules);
     fill_pools(c);
     (void)snprintf(c->folder, sizeof c->folder, "%.1000s/aws", options->state_dir);
     int rc = tm_aws_create(env, options->region, &c->aws, e);

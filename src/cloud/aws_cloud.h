@@ -1,4 +1,4 @@
-/* AWS as a cloud: VMs of EC2, on demand and spot, each an agent of the run (aws_vms.h says how they live).
+/* AWS as a cloud: VMs of EC2, on demand and spot, each an agent of the run (vms.h says how they live).
  *
  * All calls go over libcurl's multi interface and none is waited for, but before anything is rented: then the program
  * is brought to the bucket, and AWS is asked for an image. Every VM is tagged as it is made, with the job, its owner,

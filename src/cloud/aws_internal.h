@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "cloud/aws_cloud.h"
-#include "cloud/aws_vms.h"
+#include "cloud/aws_text.h"
 #include "cloud/ec2.h"
 
 enum { TM_AWS_CALLS_MAX = 12, TM_AWS_PATH_MAX = 1200, TM_AWS_KEY_MAX = 700 };
@@ -12,7 +12,7 @@ enum { TM_AWS_CALLS_MAX = 12, TM_AWS_PATH_MAX = 1200, TM_AWS_KEY_MAX = 700 };
 /* One that is under way. */
 struct tm_aws__slot {
     bool used;
-    struct tm_aws__call call;
+    struct tm_vm__call call;
     struct tm_ec2_call ec2; /* but for objects: */
     struct tm_aws_request object;
     char key[TM_AWS_KEY_MAX];
@@ -25,11 +25,11 @@ struct tm_aws__cloud {
     struct tm_env *env;
     struct tm_aws_options options;
     struct tm_cloud_pool pools[TM_CLOUD_POOLS_MAX];
-    struct tm_aws__vms vms;
+    struct tm_vms vms;
     struct tm_aws *aws;
     struct tm_web *web;
     struct tm_aws__slot slots[TM_AWS_CALLS_MAX];
-    struct tm_aws__row *rows; /* of an answer in several pages */
+    struct tm_vm__row *rows; /* of an answer in several pages */
     size_t row_count, row_capacity;
     char next_page[1024];
     int64_t start_ns;

@@ -21,7 +21,7 @@ static void path_of(const struct tm_aws__cloud *c, const char *name, char out[TM
 }
 
 /* Two numbers or words after "tidemill-X 1 ". */
-static bool read_head(const char *text, const char *kind, char first[32], char second[TM_AWS_ID_MAX])
+static bool read_head(const char *text, const char *kind, char first[32], char second[TM_VM_ID_MAX])
 {
     size_t length = strlen(kind);
     if (strncmp(text, kind, length) != 0 || strncmp(text + length, " 1 ", 3) != 0) return false;
@@ -29,9 +29,9 @@ static bool read_head(const char *text, const char *kind, char first[32], char s
     size_t one = strcspn(at, " \n");
     if (at[one] != ' ' || one == 0 || one >= 32) return false;
     size_t two = strcspn(at + one + 1, " \n");
-    if (at[one + 1 + two] != '\n' || two == 0 || two >= TM_AWS_ID_MAX) return false;
+    if (at[one + 1 + two] != '\n' || two == 0 || two >= TM_VM_ID_MAX) return false;
     (void)snprintf(first, 32, "%.*s", (int)one, at);
-    (void)snprintf(second, TM_AWS_ID_MAX, "%.*s", (int)two, at + one + 1);
+    (void)snprintf(second, TM_VM_ID_MAX, "%.*s", (int)two, at + one + 1);
     return true;
 }
 
@@ -47,14 +47,14 @@ static int take_note(void *context, const char *name, struct tm_error *e)
     struct tm_aws__cloud *c = context;
     struct tm_text text;
     char pool[32];
-    char id[TM_AWS_ID_MAX];
+    char id[TM_VM_ID_MAX];
     int64_t number = 0;
-    if (strncmp(name, "tm-", 3) != 0 || strlen(name) >= TM_AWS_TOKEN_MAX) return 0;
+    if (strncmp(name, "tm-", 3) != 0 || strlen(name) >= TM_VM_TOKEN_MAX) return 0;
     tm_text_init(&text, NOTE_MAX);
     int rc = read_file(c, name, &text, e);
     bool good = rc == 0 && read_head(tm_text_string(&text), "tidemill-vm", pool, id) &&
                 tm_number_i64(pool, strlen(pool), &number) && number >= 0 && number < c->options.pool_count;
-    if (good) rc = tm_aws_vms__recall(&c->vms, (int)number, name, strcmp(id, "-") == 0 ? "" : id, e);
+    if (good) rc = tm_vms__recall(&c->vms, (int)number, name, strcmp(id, "-") == 0 ? "" : id, e);
     if (rc == 0 && !good) tm_log(TM_LOG_WARN, "%s/%s: not a note of a VM; it is passed over", c->folder, name);
     tm_text_deinit(&text);
     return rc;
@@ -74,7 +74,7 @@ int tm_aws__read_notes(struct tm_aws__cloud *c, struct tm_error *e)
 {
     struct tm_text text;
     char utc[32];
-    char account[TM_AWS_ID_MAX];
+    char account[TM_VM_ID_MAX];
     int64_t utc_ms = 0;
     int64_t account_ms = 0;
     tm_text_init(&text, NOTE_MAX);
@@ -103,7 +103,7 @@ int tm_aws__write_note(struct tm_aws__cloud *c, size_t at, const char *form, str
 {
     struct tm_text text;
     char path[TM_AWS_PATH_MAX];
-    struct tm_aws__vm *vm = &c->vms.vms[at];
+    struct tm_vm *vm = &c->vms.vms[at];
     tm_text_init(&text, NOTE_MAX);
     tm_text_printf(&text, "tidemill-vm 1 %d %s\n%s", c->vms.instances[at].pool, vm->id[0] != '\0' ? vm->id : "-",
                    form != NULL ? form : "");
@@ -118,7 +118,7 @@ int tm_aws__write_note(struct tm_aws__cloud *c, size_t at, const char *form, str
 void tm_aws__drop_note(struct tm_aws__cloud *c, size_t at)
 {
     char path[TM_AWS_PATH_MAX];
-    struct tm_aws__vm *vm = &c->vms.vms[at];
+    struct tm_vm *vm = &c->vms.vms[at];
     vm->dropped = true;
     if (vm->token[0] == '\0' || strchr(vm->token, '/') != NULL) return;
     path_of(c, vm->token, path);

@@ -9,48 +9,48 @@
 /* A code, or the beginning of some where it ends in a dot. */
 static const struct {
     const char *code;
-    enum tm_aws__remedy remedy;
+    enum tm_vm__remedy remedy;
     const char *advice;
 } table[] = {
-    {"InsufficientInstanceCapacity", TM_AWS_ELSEWHERE, ""},
-    {"InsufficientHostCapacity", TM_AWS_ELSEWHERE, ""},
-    {"InsufficientReservedInstanceCapacity", TM_AWS_ELSEWHERE, ""},
-    {"InsufficientFreeAddressesInSubnet", TM_AWS_ELSEWHERE, "give the pool another subnet or zone"},
-    {"UnfulfillableCapacity", TM_AWS_ELSEWHERE, ""},
-    {"SpotMaxPriceTooLow", TM_AWS_ELSEWHERE, ""},
-    {"MaxFleetCountExceeded", TM_AWS_ELSEWHERE, ""},
-    {"Unsupported", TM_AWS_ELSEWHERE, "the zone may not have this instance type: name another"},
-    {"MaxSpotInstanceCountExceeded", TM_AWS_QUOTA, "ask for more under Service Quotas, Amazon EC2, Spot"},
-    {"VcpuLimitExceeded", TM_AWS_QUOTA, "ask for more vCPUs under Service Quotas, Amazon EC2"},
-    {"InstanceLimitExceeded", TM_AWS_QUOTA, "ask for more under Service Quotas, Amazon EC2"},
-    {"VolumeLimitExceeded", TM_AWS_QUOTA, "ask for more under Service Quotas, Amazon EBS"},
-    {"RequestLimitExceeded", TM_AWS_AGAIN, ""},
-    {"EC2ThrottledException", TM_AWS_AGAIN, ""},
-    {"Throttling", TM_AWS_AGAIN, ""},
-    {"ThrottlingException", TM_AWS_AGAIN, ""},
-    {"Unavailable", TM_AWS_AGAIN, ""},
-    {"ServiceUnavailable", TM_AWS_AGAIN, ""},
-    {"InternalError", TM_AWS_AGAIN, ""},
-    {"InternalFailure", TM_AWS_AGAIN, ""},
-    {"InsufficientCapacityOnHost", TM_AWS_ELSEWHERE, ""},
-    {"RequestExpired", TM_AWS_AGAIN, "log in again, or correct the clock of this machine"},
-    {"ExpiredToken", TM_AWS_AGAIN, "log in again (aws sso login)"},
-    {"ExpiredTokenException", TM_AWS_AGAIN, "log in again (aws sso login)"},
-    {"InvalidInstanceID.NotFound", TM_AWS_AGAIN, ""},
-    {"IdempotentParameterMismatch", TM_AWS_LOOK, ""},
-    {"IdempotentInstanceTerminated", TM_AWS_LOOK, ""},
-    {"PendingVerification", TM_AWS_QUOTA, "AWS verifies the account first; that takes up to four hours"},
-    {"UnauthorizedOperation", TM_AWS_STOP, "allow what `tidemill cloud check aws --emit policy` prints"},
-    {"AuthFailure", TM_AWS_STOP, "`tidemill cloud check aws` says what is wrong with the credentials"},
-    {"SignatureDoesNotMatch", TM_AWS_STOP, "`tidemill cloud check aws` says what is wrong with the credentials"},
-    {"OptInRequired", TM_AWS_STOP, "the image or the region wants to be subscribed to first"},
-    {"InvalidAMIID.", TM_AWS_STOP, "name an image of this region: fleet: {aws: {image: ami-...}}"},
-    {"InvalidSubnetID.", TM_AWS_STOP, "name a subnet of this region: fleet: {aws: {subnet: subnet-...}}"},
-    {"InvalidGroup.", TM_AWS_STOP, "name a group of this VPC: fleet: {aws: {security_group: sg-...}}"},
-    {"InvalidParameter", TM_AWS_STOP, ""},
+    {"InsufficientInstanceCapacity", TM_VM_ELSEWHERE, ""},
+    {"InsufficientHostCapacity", TM_VM_ELSEWHERE, ""},
+    {"InsufficientReservedInstanceCapacity", TM_VM_ELSEWHERE, ""},
+    {"InsufficientFreeAddressesInSubnet", TM_VM_ELSEWHERE, "give the pool another subnet or zone"},
+    {"UnfulfillableCapacity", TM_VM_ELSEWHERE, ""},
+    {"SpotMaxPriceTooLow", TM_VM_ELSEWHERE, ""},
+    {"MaxFleetCountExceeded", TM_VM_ELSEWHERE, ""},
+    {"Unsupported", TM_VM_ELSEWHERE, "the zone may not have this instance type: name another"},
+    {"MaxSpotInstanceCountExceeded", TM_VM_QUOTA, "ask for more under Service Quotas, Amazon EC2, Spot"},
+    {"VcpuLimitExceeded", TM_VM_QUOTA, "ask for more vCPUs under Service Quotas, Amazon EC2"},
+    {"InstanceLimitExceeded", TM_VM_QUOTA, "ask for more under Service Quotas, Amazon EC2"},
+    {"VolumeLimitExceeded", TM_VM_QUOTA, "ask for more under Service Quotas, Amazon EBS"},
+    {"RequestLimitExceeded", TM_VM_AGAIN, ""},
+    {"EC2ThrottledException", TM_VM_AGAIN, ""},
+    {"Throttling", TM_VM_AGAIN, ""},
+    {"ThrottlingException", TM_VM_AGAIN, ""},
+    {"Unavailable", TM_VM_AGAIN, ""},
+    {"ServiceUnavailable", TM_VM_AGAIN, ""},
+    {"InternalError", TM_VM_AGAIN, ""},
+    {"InternalFailure", TM_VM_AGAIN, ""},
+    {"InsufficientCapacityOnHost", TM_VM_ELSEWHERE, ""},
+    {"RequestExpired", TM_VM_AGAIN, "log in again, or correct the clock of this machine"},
+    {"ExpiredToken", TM_VM_AGAIN, "log in again (aws sso login)"},
+    {"ExpiredTokenException", TM_VM_AGAIN, "log in again (aws sso login)"},
+    {"InvalidInstanceID.NotFound", TM_VM_AGAIN, ""},
+    {"IdempotentParameterMismatch", TM_VM_LOOK, ""},
+    {"IdempotentInstanceTerminated", TM_VM_LOOK, ""},
+    {"PendingVerification", TM_VM_QUOTA, "AWS verifies the account first; that takes up to four hours"},
+    {"UnauthorizedOperation", TM_VM_STOP, "allow what `tidemill cloud check aws --emit policy` prints"},
+    {"AuthFailure", TM_VM_STOP, "`tidemill cloud check aws` says what is wrong with the credentials"},
+    {"SignatureDoesNotMatch", TM_VM_STOP, "`tidemill cloud check aws` says what is wrong with the credentials"},
+    {"OptInRequired", TM_VM_STOP, "the image or the region wants to be subscribed to first"},
+    {"InvalidAMIID.", TM_VM_STOP, "name an image of this region: fleet: {aws: {image: ami-...}}"},
+    {"InvalidSubnetID.", TM_VM_STOP, "name a subnet of this region: fleet: {aws: {subnet: subnet-...}}"},
+    {"InvalidGroup.", TM_VM_STOP, "name a group of this VPC: fleet: {aws: {security_group: sg-...}}"},
+    {"InvalidParameter", TM_VM_STOP, ""},
 };
 
-static const char *match(const char *code, enum tm_aws__remedy *remedy)
+static const char *match(const char *code, enum tm_vm__remedy *remedy)
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         size_t length = strlen(table[i].code);
@@ -59,21 +59,34 @@ static const char *match(const char *code, enum tm_aws__remedy *remedy)
         *remedy = table[i].remedy;
         return table[i].advice;
     }
-    *remedy = code[0] == '\0' ? TM_AWS_AGAIN : TM_AWS_STOP;
+    *remedy = code[0] == '\0' ? TM_VM_AGAIN : TM_VM_STOP;
     return "";
 }
 
-enum tm_aws__remedy tm_aws__remedy_of(const char *code)
+enum tm_vm__remedy tm_aws__remedy_of(const char *code)
 {
-    enum tm_aws__remedy remedy = TM_AWS_STOP;
+    enum tm_vm__remedy remedy = TM_VM_STOP;
     (void)match(code, &remedy);
     return remedy;
 }
 
 const char *tm_aws__advice(const char *code)
 {
-    enum tm_aws__remedy remedy = TM_AWS_STOP;
+    enum tm_vm__remedy remedy = TM_VM_STOP;
     return match(code, &remedy);
+}
+
+const struct tm_vm__rules tm_aws__rules = {.cloud = "AWS",
+                                           .remedy_of = tm_aws__remedy_of,
+                                           .advice = tm_aws__advice,
+                                           .minimum_s = 60,
+                                           .free_s = 3600,
+                                           .believe_ms = 60000 /* its answers lag behind */};
+
+static enum tm_vm__phase phase_of(const char *name)
+{
+    if (strcmp(name, "shutting-down") == 0 || strcmp(name, "terminated") == 0) return TM_VM_ENDED;
+    return strcmp(name, "stopping") == 0 || strcmp(name, "stopped") == 0 ? TM_VM_STOPPED : TM_VM_RUNS;
 }
 
 static void copy(char *out, size_t room, const char *text)
@@ -81,13 +94,16 @@ static void copy(char *out, size_t room, const char *text)
     (void)snprintf(out, room, "%.*s", (int)room - 1, text);
 }
 
-bool tm_aws__read_vm(const struct tm_xml *item, struct tm_aws__row *out)
+bool tm_aws__read_vm(const struct tm_xml *item, struct tm_vm__row *out)
 {
-    *out = (struct tm_aws__row){.pool = -1};
+    *out = (struct tm_vm__row){.pool = -1};
     copy(out->id, sizeof out->id, tm_xml_text(item, "instanceId"));
     copy(out->token, sizeof out->token, tm_xml_text(item, "clientToken"));
-    copy(out->state, sizeof out->state, tm_xml_text(item, "instanceState/name"));
     copy(out->reason, sizeof out->reason, tm_xml_text(item, "stateReason/code"));
+    out->phase = phase_of(tm_xml_text(item, "instanceState/name"));
+    out->interrupted = strcmp(out->reason, "Server.SpotInstanceTermination") == 0 ||
+                       strcmp(out->reason, "Server.SpotInstanceShutdown") == 0;
+    out->itself = strcmp(out->reason, "Client.InstanceInitiatedShutdown") == 0;
     copy(out->zone, sizeof out->zone, tm_xml_text(item, "placement/availabilityZone"));
     copy(out->type, sizeof out->type, tm_xml_text(item, "instanceType"));
     copy(out->address, sizeof out->address, tm_xml_text(item, "privateIpAddress"));
@@ -97,26 +113,15 @@ bool tm_aws__read_vm(const struct tm_xml *item, struct tm_aws__row *out)
         const char *key = tm_xml_text(tag, "key");
         const char *value = tm_xml_text(tag, "value");
         int64_t number = 0;
-        if (strcmp(key, TM_AWS_TAG_TOKEN) == 0) copy(out->token, sizeof out->token, value);
-        if (strcmp(key, TM_AWS_TAG_POOL) == 0 && tm_number_i64(value, strlen(value), &number) && number >= 0 &&
+        if (strcmp(key, TM_VM_TAG_TOKEN) == 0) copy(out->token, sizeof out->token, value);
+        if (strcmp(key, TM_VM_TAG_POOL) == 0 && tm_number_i64(value, strlen(value), &number) && number >= 0 &&
             number < 1 << 16)
             out->pool = (int)number;
     }
     return out->id[0] != '\0';
 }
 
-bool tm_aws__is_gone(const struct tm_aws__row *row)
-{
-    return strcmp(row->state, "shutting-down") == 0 || strcmp(row->state, "terminated") == 0;
-}
-
-bool tm_aws__is_interrupted(const struct tm_aws__row *row)
-{
-    return strcmp(row->reason, "Server.SpotInstanceTermination") == 0 ||
-           strcmp(row->reason, "Server.SpotInstanceShutdown") == 0;
-}
-
-bool tm_aws__read_price(const struct tm_xml *item, struct tm_aws__price *out)
+bool tm_aws__read_price(const struct tm_xml *item, struct tm_vm__price *out)
 {
     const char *text = tm_xml_text(item, "spotPrice");
     copy(out->type, sizeof out->type, tm_xml_text(item, "instanceType"));

@@ -1,8 +1,8 @@
 /* VMs of AWS as instances, with the test as AWS: renting, refusals, losses, adoption, the bill; what it says, read; and
  * what a VM is told. */
 #include "base/test/harness.h"
+#include "cloud/aws_text.h"
 #include "cloud/aws_user_data.h"
-#include "cloud/aws_vms.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,22 +15,22 @@ static void test_remedies(void **state)
     (void)state;
     static const struct {
         const char *code;
-        enum tm_aws__remedy remedy;
-    } rows[] = {{"InsufficientInstanceCapacity", TM_AWS_ELSEWHERE},
-                {"UnfulfillableCapacity", TM_AWS_ELSEWHERE},
-                {"Unsupported", TM_AWS_ELSEWHERE},
-                {"SpotMaxPriceTooLow", TM_AWS_ELSEWHERE},
-                {"MaxSpotInstanceCountExceeded", TM_AWS_QUOTA},
-                {"VcpuLimitExceeded", TM_AWS_QUOTA},
-                {"RequestLimitExceeded", TM_AWS_AGAIN},
-                {"RequestExpired", TM_AWS_AGAIN},
-                {"InternalError", TM_AWS_AGAIN},
-                {"", TM_AWS_AGAIN},
-                {"IdempotentParameterMismatch", TM_AWS_LOOK},
-                {"InvalidAMIID.NotFound", TM_AWS_STOP},
-                {"UnauthorizedOperation", TM_AWS_STOP},
-                {"AuthFailure", TM_AWS_STOP},
-                {"SomethingNew", TM_AWS_STOP}};
+        enum tm_vm__remedy remedy;
+    } rows[] = {{"InsufficientInstanceCapacity", TM_VM_ELSEWHERE},
+                {"UnfulfillableCapacity", TM_VM_ELSEWHERE},
+                {"Unsupported", TM_VM_ELSEWHERE},
+                {"SpotMaxPriceTooLow", TM_VM_ELSEWHERE},
+                {"MaxSpotInstanceCountExceeded", TM_VM_QUOTA},
+                {"VcpuLimitExceeded", TM_VM_QUOTA},
+                {"RequestLimitExceeded", TM_VM_AGAIN},
+                {"RequestExpired", TM_VM_AGAIN},
+                {"InternalError", TM_VM_AGAIN},
+                {"", TM_VM_AGAIN},
+                {"IdempotentParameterMismatch", TM_VM_LOOK},
+                {"InvalidAMIID.NotFound", TM_VM_STOP},
+                {"UnauthorizedOperation", TM_VM_STOP},
+                {"AuthFailure", TM_VM_STOP},
+                {"SomethingNew", TM_VM_STOP}};
     for (size_t i = 0; i < TM_COUNT(rows); i++)
         assert_row(tm_aws__remedy_of(rows[i].code) == rows[i].remedy, "%s", rows[i].code);
     assert_true(strstr(tm_aws__advice("UnauthorizedOperation"), "--emit policy") != NULL);
@@ -53,8 +53,8 @@ static void test_rows(void **state)
     struct tm_arena arena;
     struct tm_xml *root = NULL;
     struct tm_error e = {.text = ""};
-    struct tm_aws__row row;
-    struct tm_aws__price price;
+    struct tm_vm__row row;
+    struct tm_vm__price price;
     tm_arena_init(&arena, 1 << 20);
     assert_row(tm_xml_read(text, strlen(text), &arena, &root, &e) == 0, "%s", e.text);
     const struct tm_xml *item = tm_xml_child(root, "item");
@@ -63,7 +63,7 @@ static void test_rows(void **state)
     assert_string_equal(row.zone, "us-east-1b");
     assert_int_equal(row.pool, 3);
     assert_int_equal(row.launched_ms, 2000);
-    assert_true(tm_aws__is_gone(&row) && tm_aws__is_interrupted(&row));
+    assert_true(row.phase == TM_VM_ENDED && row.interrupted);
     assert_false(tm_aws__read_vm(tm_xml_again(item), &row));
     assert_true(tm_aws__read_price(tm_xml_child(root, "p"), &price) && price.usd_h == 0.5);
     assert_false(tm_aws__read_price(tm_xml_child(root, "q"), &price));
@@ -103,15 +103,15 @@ static void test_user_data(void **state)
 
 /* ---- VMs ---- */
 
-static void begin(struct tm_aws__vms *v)
+static void begin(struct tm_vms *v)
 {
-    tm_aws_vms__init(v);
+    tm_vms__init(v, &tm_aws__rules);
     for (int i = 0; i < 2; i++) {
-        v->pools[i] = (struct tm_aws__pool){.about = {.kind = i == 0 ? TM_INSTANCE_SPOT : TM_INSTANCE_ON_DEMAND,
-                                                      .type = "t",
-                                                      .zone = "us-east-1",
-                                                      .limit = 3},
-                                            .price_usd_h = 3.6};
+        v->pools[i] = (struct tm_vm__pool){.about = {.kind = i == 0 ? TM_INSTANCE_SPOT : TM_INSTANCE_ON_DEMAND,
+                                                     .type = "t",
+                                                     .zone = "us-east-1",
+                                                     .limit = 3},
+                                           .price_usd_h = 3.6};
         (void)snprintf(v->pools[i].about.name, sizeof v->pools[i].about.name, "pool %d", i);
     }
     v->pool_count = 2;
@@ -119,55 +119,55 @@ static void begin(struct tm_aws__vms *v)
 }
 
 /* The next call, which must be of this kind; where it is. */
-static size_t call(struct tm_aws__vms *v, int64_t now_ms, enum tm_aws__call_kind kind)
+static size_t call(struct tm_vms *v, int64_t now_ms, enum tm_vm__call_kind kind)
 {
-    struct tm_aws__call out;
+    struct tm_vm__call out;
     struct tm_error e = {.text = ""};
     bool due = false;
-    assert_row(tm_aws_vms__next(v, now_ms, &out, &due, &e) == 0, "%s", e.text);
+    assert_row(tm_vms__next(v, now_ms, &out, &due, &e) == 0, "%s", e.text);
     assert_true(due);
     assert_int_equal(out.kind, kind);
     return out.at;
 }
 
-static void no_call(struct tm_aws__vms *v, int64_t now_ms)
+static void no_call(struct tm_vms *v, int64_t now_ms)
 {
-    struct tm_aws__call out;
+    struct tm_vm__call out;
     bool due = true;
-    assert_int_equal(tm_aws_vms__next(v, now_ms, &out, &due, NULL), 0);
+    assert_int_equal(tm_vms__next(v, now_ms, &out, &due, NULL), 0);
     assert_row(!due, "call %d", (int)out.kind);
 }
 
-static struct tm_aws__row row_of(const char *id, const char *status)
+static struct tm_vm__row row_of(const char *id, enum tm_vm__phase phase)
 {
-    struct tm_aws__row row = {.zone = "us-east-1a", .type = "t", .pool = -1};
+    struct tm_vm__row row = {.zone = "us-east-1a", .type = "t", .pool = -1};
     (void)snprintf(row.id, sizeof row.id, "%s", id);
-    (void)snprintf(row.state, sizeof row.state, "%s", status);
+    row.phase = phase;
     return row;
 }
 
 /* Nobody is there from before, and prices are not asked for. */
-static void settle(struct tm_aws__vms *v)
+static void settle(struct tm_vms *v)
 {
-    static const struct tm_aws__row none;
-    (void)call(v, 0, TM_AWS_DESCRIBE);
+    static const struct tm_vm__row none;
+    (void)call(v, 0, TM_VM_DESCRIBE);
     no_call(v, 0);
-    assert_int_equal(tm_aws_vms__described(v, &none, 0, 0, NULL), 0);
+    assert_int_equal(tm_vms__described(v, &none, 0, 0, NULL), 0);
     v->pricing = true;
 }
 
-static size_t rent(struct tm_aws__vms *v, int64_t now_ms, const char *id)
+static size_t rent(struct tm_vms *v, int64_t now_ms, const char *id)
 {
-    size_t at = call(v, now_ms, TM_AWS_RUN);
-    struct tm_aws__row row = row_of(id, "pending");
-    tm_aws_vms__rented(v, at, &row, now_ms);
+    size_t at = call(v, now_ms, TM_VM_RUN);
+    struct tm_vm__row row = row_of(id, TM_VM_RUNS);
+    tm_vms__rented(v, at, &row, now_ms);
     return at;
 }
 
-static struct tm_cloud_event next_event(struct tm_aws__vms *v, enum tm_cloud_event_kind kind)
+static struct tm_cloud_event next_event(struct tm_vms *v, enum tm_cloud_event_kind kind)
 {
     struct tm_cloud_event event = {0};
-    assert_true(tm_aws_vms__event(v, &event));
+    assert_true(tm_vms__event(v, &event));
     assert_int_equal(event.kind, kind);
     return event;
 }
@@ -180,86 +180,86 @@ static void near(double got, double want)
 static void test_life(void **state)
 {
     (void)state;
-    struct tm_aws__vms v;
+    struct tm_vms v;
     begin(&v);
-    tm_aws_vms__want(&v, 0, 2, 0);
+    tm_vms__want(&v, 0, 2, 0);
     settle(&v);
     size_t a = rent(&v, 0, "i-a");
     size_t b = rent(&v, 0, "i-b");
     no_call(&v, 0);
-    assert_int_equal(tm_aws_vms__joined(&v, a, 5000, NULL), 0);
+    assert_int_equal(tm_vms__joined(&v, a, 5000, NULL), 0);
     assert_int_equal(next_event(&v, TM_CLOUD_ARRIVED).instance, v.instances[a].id);
-    (void)call(&v, 5000, TM_AWS_GET_LOG);
-    near(tm_aws_vms__bill(&v, 30000).usd[0], 2 * 0.06); /* 60 s at least */
-    near(tm_aws_vms__bill(&v, 100000).usd[0], 2 * 0.1);
+    (void)call(&v, 5000, TM_VM_GET_LOG);
+    near(tm_vms__bill(&v, 30000).usd[0], 2 * 0.06); /* 60 s at least */
+    near(tm_vms__bill(&v, 100000).usd[0], 2 * 0.1);
     /* the price changes in the middle */
-    tm_aws_vms__priced(&v, &(struct tm_aws__price){.type = "t", .zone = "us-east-1a", .usd_h = 7.2}, 100000);
-    near(tm_aws_vms__bill(&v, 200000).usd[0], 2 * 0.3);
+    tm_vms__priced(&v, &(struct tm_vm__price){.type = "t", .zone = "us-east-1a", .usd_h = 7.2}, 100000);
+    near(tm_vms__bill(&v, 200000).usd[0], 2 * 0.3);
     /* AWS takes one back within its first hour; the other before it joined, for a reason of its own */
-    struct tm_aws__row rows[] = {row_of("i-a", "terminated"), row_of("i-b", "shutting-down")};
-    (void)snprintf(rows[0].reason, sizeof rows[0].reason, "Server.SpotInstanceTermination");
-    (void)snprintf(rows[1].reason, sizeof rows[1].reason, "Client.InstanceInitiatedShutdown");
-    (void)call(&v, 200000, TM_AWS_DESCRIBE);
-    assert_int_equal(tm_aws_vms__described(&v, rows, 2, 200000, NULL), 0);
+    struct tm_vm__row rows[] = {row_of("i-a", TM_VM_ENDED), row_of("i-b", TM_VM_ENDED)};
+    rows[0].interrupted = true;
+    rows[1].itself = true;
+    (void)call(&v, 200000, TM_VM_DESCRIBE);
+    assert_int_equal(tm_vms__described(&v, rows, 2, 200000, NULL), 0);
     struct tm_cloud_event lost = next_event(&v, TM_CLOUD_LOST);
     assert_true(lost.instance == v.instances[a].id && lost.announced);
-    near(tm_aws_vms__bill(&v, 900000).usd[0], 0.3);
-    assert_true(v.vms[a].over && v.vms[b].over && tm_aws_vms__left(&v) == 0);
+    near(tm_vms__bill(&v, 900000).usd[0], 0.3);
+    assert_true(v.vms[a].over && v.vms[b].over && tm_vms__left(&v) == 0);
     assert_true(v.pools[0].retry_ms > 200000); /* not at once: it may fail again */
-    tm_aws_vms__deinit(&v);
+    tm_vms__deinit(&v);
 }
 
 static void test_refusals(void **state)
 {
     (void)state;
-    struct tm_aws__vms v;
+    struct tm_vms v;
     struct tm_error e = {.text = ""};
     begin(&v);
     settle(&v);
-    tm_aws_vms__want(&v, 0, 1, 0);
-    size_t at = call(&v, 0, TM_AWS_RUN);
+    tm_vms__want(&v, 0, 1, 0);
+    size_t at = call(&v, 0, TM_VM_RUN);
     /* no answer, and a service that is busy: the same VM again, not another */
-    assert_int_equal(tm_aws_vms__refused(&v, at, "", "cut", 0, &e), 0);
+    assert_int_equal(tm_vms__refused(&v, at, "", "cut", 0, &e), 0);
     no_call(&v, 0);
-    assert_int_equal(call(&v, v.vms[at].retry_ms, TM_AWS_RUN), at);
-    assert_int_equal(tm_aws_vms__refused(&v, at, "RequestLimitExceeded", "busy", 9000, &e), 0);
-    assert_int_equal(call(&v, v.vms[at].retry_ms, TM_AWS_RUN), at);
+    assert_int_equal(call(&v, v.vms[at].retry_ms, TM_VM_RUN), at);
+    assert_int_equal(tm_vms__refused(&v, at, "RequestLimitExceeded", "busy", 9000, &e), 0);
+    assert_int_equal(call(&v, v.vms[at].retry_ms, TM_VM_RUN), at);
     assert_int_equal(v.count, 1);
     /* no capacity: told, and this pool waits */
-    assert_int_equal(tm_aws_vms__refused(&v, at, "InsufficientInstanceCapacity", "none", 20000, &e), 0);
+    assert_int_equal(tm_vms__refused(&v, at, "InsufficientInstanceCapacity", "none", 20000, &e), 0);
     struct tm_cloud_event event = next_event(&v, TM_CLOUD_REFUSED);
     assert_true(event.pool == 0 && event.count == 1);
     no_call(&v, 30000);
-    int64_t again_ms = tm_aws_vms__due_ms(&v);
+    int64_t again_ms = tm_vms__due_ms(&v);
     assert_true(again_ms > 20000 + 100000 && again_ms < 20000 + 300000);
     (void)rent(&v, again_ms, "i-c");
     assert_int_equal(next_event(&v, TM_CLOUD_REFUSED).count, 0);
     /* nothing that waiting cures: an error, as nobody is here */
-    tm_aws_vms__want(&v, 1, 1, again_ms);
-    at = call(&v, again_ms, TM_AWS_RUN);
-    assert_int_equal(tm_aws_vms__refused(&v, at, "InvalidAMIID.NotFound", "no image", again_ms, &e), -(int)TM_EINPUT);
+    tm_vms__want(&v, 1, 1, again_ms);
+    at = call(&v, again_ms, TM_VM_RUN);
+    assert_int_equal(tm_vms__refused(&v, at, "InvalidAMIID.NotFound", "no image", again_ms, &e), -(int)TM_EINPUT);
     assert_error_has(e, "no image; name an image of this region");
-    tm_aws_vms__deinit(&v);
+    tm_vms__deinit(&v);
 }
 
 /* The token was used with other words: what is there is found by its tag, or there is nothing. */
 static void test_mismatch(void **state)
 {
     (void)state;
-    struct tm_aws__vms v;
+    struct tm_vms v;
     begin(&v);
     settle(&v);
-    tm_aws_vms__want(&v, 0, 1, 0);
-    size_t at = call(&v, 0, TM_AWS_RUN);
+    tm_vms__want(&v, 0, 1, 0);
+    size_t at = call(&v, 0, TM_VM_RUN);
     (void)snprintf(v.vms[at].token, sizeof v.vms[at].token, "tm-x");
-    assert_int_equal(tm_aws_vms__refused(&v, at, "IdempotentParameterMismatch", "other", 0, NULL), 0);
-    (void)call(&v, 5000, TM_AWS_DESCRIBE);
-    struct tm_aws__row row = row_of("i-x", "running");
+    assert_int_equal(tm_vms__refused(&v, at, "IdempotentParameterMismatch", "other", 0, NULL), 0);
+    (void)call(&v, 5000, TM_VM_DESCRIBE);
+    struct tm_vm__row row = row_of("i-x", TM_VM_RUNS);
     (void)snprintf(row.token, sizeof row.token, "tm-x");
-    assert_int_equal(tm_aws_vms__described(&v, &row, 1, 5000, NULL), 0);
+    assert_int_equal(tm_vms__described(&v, &row, 1, 5000, NULL), 0);
     assert_string_equal(v.vms[at].id, "i-x");
-    assert_int_equal(v.vms[at].step, TM_AWS_BOOTS);
-    tm_aws_vms__deinit(&v);
+    assert_int_equal(v.vms[at].step, TM_VM_BOOTS);
+    tm_vms__deinit(&v);
 }
 
 /* A program died with three VMs: one whose answer it never saw, one that it knew, one whose note was lost. Two are
@@ -267,101 +267,101 @@ static void test_mismatch(void **state)
 static void test_adoption(void **state)
 {
     (void)state;
-    struct tm_aws__vms v;
+    struct tm_vms v;
     begin(&v);
     v.id_next = 10;
     v.before_utc_ms = v.begin_utc_ms - 30000;
-    assert_int_equal(tm_aws_vms__recall(&v, 0, "tm-1", "", NULL), 0);
-    assert_int_equal(tm_aws_vms__recall(&v, 0, "tm-2", "i-2", NULL), 0);
-    struct tm_aws__row rows[] = {row_of("i-2", "running"), row_of("i-3", "running"), row_of("i-4", "terminated")};
+    assert_int_equal(tm_vms__recall(&v, 0, "tm-1", "", NULL), 0);
+    assert_int_equal(tm_vms__recall(&v, 0, "tm-2", "i-2", NULL), 0);
+    struct tm_vm__row rows[] = {row_of("i-2", TM_VM_RUNS), row_of("i-3", TM_VM_RUNS), row_of("i-4", TM_VM_ENDED)};
     rows[0].launched_ms = v.begin_utc_ms - 100000; /* paid for up to 30 s ago */
     rows[1].launched_ms = v.begin_utc_ms - 10000;
     rows[1].pool = 0;
-    (void)call(&v, 0, TM_AWS_DESCRIBE);
-    assert_int_equal(tm_aws_vms__described(&v, rows, 3, 0, NULL), 0);
+    (void)call(&v, 0, TM_VM_DESCRIBE);
+    assert_int_equal(tm_vms__described(&v, rows, 3, 0, NULL), 0);
     assert_int_equal(v.count, 3);
     v.pricing = true;
-    near(tm_aws_vms__bill(&v, 0).usd[0], 0.03 + 0.06);
-    size_t first = call(&v, 0, TM_AWS_RUN); /* the same words again, whether it is wanted or not */
+    near(tm_vms__bill(&v, 0).usd[0], 0.03 + 0.06);
+    size_t first = call(&v, 0, TM_VM_RUN); /* the same words again, whether it is wanted or not */
     assert_int_equal(v.instances[first].id, 10);
-    struct tm_aws__row row = row_of("i-1", "running");
+    struct tm_vm__row row = row_of("i-1", TM_VM_RUNS);
     row.launched_ms = v.begin_utc_ms - 5000;
-    tm_aws_vms__rented(&v, first, &row, 100);
+    tm_vms__rented(&v, first, &row, 100);
     for (int i = 0; i < 3; i++)
-        (void)call(&v, 100, TM_AWS_PUT_TICKET);
+        (void)call(&v, 100, TM_VM_PUT_TICKET);
     no_call(&v, 100);
-    tm_aws_vms__want(&v, 0, 2, 200);
-    size_t ended = call(&v, 200, TM_AWS_TERMINATE);
-    tm_aws_vms__terminated(&v, ended, true, "", 300);
+    tm_vms__want(&v, 0, 2, 200);
+    size_t ended = call(&v, 200, TM_VM_TERMINATE);
+    tm_vms__terminated(&v, ended, true, "", 300);
     no_call(&v, 300);
     assert_int_equal(v.instances[ended].state, TM_INSTANCE_RELEASED);
-    assert_int_equal(tm_aws_vms__left(&v), 3); /* until AWS says that it has gone */
-    tm_aws_vms__deinit(&v);
+    assert_int_equal(tm_vms__left(&v), 3); /* until AWS says that it has gone */
+    tm_vms__deinit(&v);
 }
 
 /* What is not wanted any more while its call is on its way is ended when the answer comes. */
 static void test_dropped_on_its_way(void **state)
 {
     (void)state;
-    struct tm_aws__vms v;
+    struct tm_vms v;
     begin(&v);
     settle(&v);
-    tm_aws_vms__want(&v, 0, 1, 0);
-    size_t at = call(&v, 0, TM_AWS_RUN);
-    tm_aws_vms__want(&v, 0, 0, 10);
+    tm_vms__want(&v, 0, 1, 0);
+    size_t at = call(&v, 0, TM_VM_RUN);
+    tm_vms__want(&v, 0, 0, 10);
     no_call(&v, 10);
-    struct tm_aws__row row = row_of("i-a", "pending");
-    tm_aws_vms__rented(&v, at, &row, 20);
-    assert_int_equal(call(&v, 20, TM_AWS_TERMINATE), at);
-    (void)call(&v, 2000, TM_AWS_DESCRIBE);
-    row = row_of("i-a", "shutting-down");
-    assert_int_equal(tm_aws_vms__described(&v, &row, 1, 2000, NULL), 0);
-    assert_int_equal(tm_aws_vms__left(&v), 0);
+    struct tm_vm__row row = row_of("i-a", TM_VM_RUNS);
+    tm_vms__rented(&v, at, &row, 20);
+    assert_int_equal(call(&v, 20, TM_VM_TERMINATE), at);
+    (void)call(&v, 2000, TM_VM_DESCRIBE);
+    row = row_of("i-a", TM_VM_ENDED);
+    assert_int_equal(tm_vms__described(&v, &row, 1, 2000, NULL), 0);
+    assert_int_equal(tm_vms__left(&v), 0);
     struct tm_cloud_event event;
-    assert_false(tm_aws_vms__event(&v, &event));
-    tm_aws_vms__deinit(&v);
+    assert_false(tm_vms__event(&v, &event));
+    tm_vms__deinit(&v);
 }
 
 /* What AWS does not name is believed to be gone only after a while; one that never joins is ended. */
 static void test_patience(void **state)
 {
     (void)state;
-    struct tm_aws__vms v;
-    static const struct tm_aws__row none;
+    struct tm_vms v;
+    static const struct tm_vm__row none;
     begin(&v);
     settle(&v);
     v.start_limit_ms = 20000;
-    tm_aws_vms__want(&v, 0, 2, 0);
+    tm_vms__want(&v, 0, 2, 0);
     size_t a = rent(&v, 0, "i-a");
     size_t b = rent(&v, 0, "i-b");
-    assert_int_equal(tm_aws_vms__joined(&v, a, 1000, NULL), 0);
+    assert_int_equal(tm_vms__joined(&v, a, 1000, NULL), 0);
     (void)next_event(&v, TM_CLOUD_ARRIVED);
-    assert_int_equal(tm_aws_vms__described(&v, &none, 0, 30000, NULL), 0);
+    assert_int_equal(tm_vms__described(&v, &none, 0, 30000, NULL), 0);
     assert_false(v.vms[a].over || v.vms[b].over);
-    assert_int_equal(tm_aws_vms__tick(&v, 30000, NULL), 0);
+    assert_int_equal(tm_vms__tick(&v, 30000, NULL), 0);
     assert_true(v.vms[b].ending && !v.vms[a].ending);
-    assert_int_equal(tm_aws_vms__described(&v, &none, 0, 61000, NULL), 0);
+    assert_int_equal(tm_vms__described(&v, &none, 0, 61000, NULL), 0);
     assert_true(v.vms[a].over && v.vms[b].over);
     assert_false(next_event(&v, TM_CLOUD_LOST).announced);
-    tm_aws_vms__deinit(&v);
+    tm_vms__deinit(&v);
 }
 
 static void live_once(int *rc)
 {
-    struct tm_aws__vms v;
-    struct tm_aws__call out;
+    struct tm_vms v;
+    struct tm_vm__call out;
     bool due = false;
     begin(&v);
     v.adopting = false;
     v.pricing = true;
-    tm_aws_vms__want(&v, 0, 1, 0);
-    *rc = tm_aws_vms__next(&v, 0, &out, &due, NULL);
+    tm_vms__want(&v, 0, 1, 0);
+    *rc = tm_vms__next(&v, 0, &out, &due, NULL);
     if (*rc == 0) {
-        struct tm_aws__row row = row_of("i-a", "pending");
-        tm_aws_vms__rented(&v, out.at, &row, 0);
-        *rc = tm_aws_vms__joined(&v, out.at, 1, NULL);
+        struct tm_vm__row row = row_of("i-a", TM_VM_RUNS);
+        tm_vms__rented(&v, out.at, &row, 0);
+        *rc = tm_vms__joined(&v, out.at, 1, NULL);
     }
-    tm_aws_vms__deinit(&v);
+    tm_vms__deinit(&v);
 }
 
 static void test_no_memory(void **state)

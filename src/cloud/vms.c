@@ -1,4 +1,4 @@
-#include "cloud/aws_vms.h"
+#include "cloud/vms.h"
 
 #include "base/alloc.h"
 #include "base/debug.h"
@@ -21,11 +21,8 @@ enum {
     STOP_MS = 5 * 60000,
     FAILED_MS = 2000, /* after a VM that never joined; doubled */
     FAILED_DOUBLINGS = 7,
-    BELIEVE_MS = 60000, /* what AWS does not name for so long is not there: its answers lag behind */
     PRICES_EVERY_MS = 5 * 60000,
     START_LIMIT_MS = 30 * 60000,
-    MINIMUM_S = 60,
-    FREE_S = 3600,
     EVENTS_MAX = 1 << 16
 };
 
@@ -36,31 +33,32 @@ static int64_t earlier(int64_t a, int64_t b)
 
 /* ---- events ---- */
 
-static int tell(struct tm_aws__vms *v, struct tm_cloud_event event, struct tm_error *e)
+static int tell(struct tm_vms *v, struct tm_cloud_event event, struct tm_error *e)
 {
     if (v->event_first == v->event_count) v->event_first = v->event_count = 0;
     int rc = tm_grow((void **)&v->events, &v->event_capacity, v->event_count + 1, sizeof *v->events, EVENTS_MAX);
-    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "too many pending events of AWS");
+    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "too many pending events of %s", v->rules->cloud);
     v->events[v->event_count++] = event;
-    tm_debug(TM_DEBUG_CLOUD, "aws: instance %" PRIu64 ": %s", event.instance, tm_cloud_event_kind_name(event.kind));
+    tm_debug(TM_DEBUG_CLOUD, "%s: instance %" PRIu64 ": %s", v->rules->cloud, event.instance,
+             tm_cloud_event_kind_name(event.kind));
     return 0;
 }
 
-bool tm_aws_vms__event(struct tm_aws__vms *v, struct tm_cloud_event *out)
+bool tm_vms__event(struct tm_vms *v, struct tm_cloud_event *out)
 {
     if (v->event_first == v->event_count) return false;
     *out = v->events[v->event_first++];
     return true;
 }
 
-static void look_soon(struct tm_aws__vms *v, int64_t now_ms)
+static void look_soon(struct tm_vms *v, int64_t now_ms)
 {
     v->poll_ms = POLL_MIN_MS < v->poll_max_ms ? POLL_MIN_MS : v->poll_max_ms;
     if (v->look_ms > now_ms + v->poll_ms) v->look_ms = now_ms + v->poll_ms;
 }
 
 /* Between 80% and 120% of it, so that many renters do not come back together. */
-static int64_t jittered(struct tm_aws__vms *v, int64_t ms)
+static int64_t jittered(struct tm_vms *v, int64_t ms)
 {
     v->random += 0x9e3779b97f4a7c15U;
     uint64_t x = v->random;
@@ -72,9 +70,9 @@ static int64_t jittered(struct tm_aws__vms *v, int64_t ms)
 
 /* ---- the bill ---- */
 
-static void pay(struct tm_aws__vms *v, size_t at, int64_t now_ms)
+static void pay(struct tm_vms *v, size_t at, int64_t now_ms)
 {
-    struct tm_aws__vm *vm = &v->vms[at];
+    struct tm_vm *vm = &v->vms[at];
     struct tm_cloud_instance *instance = &v->instances[at];
     if (vm->id[0] == '\0' || vm->over || vm->paid_ms == INT64_MIN || now_ms <= vm->paid_ms) return;
     double seconds = (double)(now_ms - vm->paid_ms) / 1000;
@@ -84,30 +82,31 @@ static void pay(struct tm_aws__vms *v, size_t at, int64_t now_ms)
     vm->paid_ms = now_ms;
 }
 
-static double short_s(const struct tm_aws__vm *vm)
+static double short_s(const struct tm_vms *v, const struct tm_vm *vm)
 {
-    bool lacks = vm->minimum && vm->id[0] != '\0' && vm->paid_s < MINIMUM_S;
-    return lacks ? MINIMUM_S - vm->paid_s : 0;
+    double minimum_s = (double)v->rules->minimum_s;
+    bool lacks = vm->minimum && vm->id[0] != '\0' && vm->paid_s < minimum_s;
+    return lacks ? minimum_s - vm->paid_s : 0;
 }
 
-struct tm_cloud_bill tm_aws_vms__bill(struct tm_aws__vms *v, int64_t now_ms)
+struct tm_cloud_bill tm_vms__bill(struct tm_vms *v, int64_t now_ms)
 {
     struct tm_cloud_bill sum = {.usd = {0}};
     for (size_t i = 0; i < v->count; i++) {
         struct tm_cloud_instance *instance = &v->instances[i];
         pay(v, i, now_ms);
         double price = isnan(instance->price_usd_h) ? 0 : instance->price_usd_h;
-        instance->bill_usd = v->vms[i].paid_usd + short_s(&v->vms[i]) / 3600 * price;
+        instance->bill_usd = v->vms[i].paid_usd + short_s(v, &v->vms[i]) / 3600 * price;
         sum.usd[instance->pool] += instance->bill_usd;
         sum.seconds[instance->pool] += v->vms[i].paid_s;
     }
     return sum;
 }
 
-void tm_aws_vms__priced(struct tm_aws__vms *v, const struct tm_aws__price *price, int64_t now_ms)
+void tm_vms__priced(struct tm_vms *v, const struct tm_vm__price *price, int64_t now_ms)
 {
     for (int i = 0; i < v->pool_count; i++) {
-        struct tm_aws__pool *pool = &v->pools[i];
+        struct tm_vm__pool *pool = &v->pools[i];
         const char *zone = pool->about.zone;
         bool here = strncmp(price->zone, zone, strlen(zone)) == 0; /* of a region: any of its zones */
         if (pool->about.kind != TM_INSTANCE_SPOT || !here || strcmp(pool->about.type, price->type) != 0) continue;
@@ -122,7 +121,7 @@ void tm_aws_vms__priced(struct tm_aws__vms *v, const struct tm_aws__price *price
     }
 }
 
-void tm_aws_vms__all_priced(struct tm_aws__vms *v, int64_t now_ms)
+void tm_vms__all_priced(struct tm_vms *v, int64_t now_ms)
 {
     v->pricing = false;
     v->prices_ms = now_ms + PRICES_EVERY_MS;
@@ -131,29 +130,29 @@ void tm_aws_vms__all_priced(struct tm_aws__vms *v, int64_t now_ms)
 /* ---- pools ---- */
 
 /* Asked for, booting or here, but for those that are about to go. */
-static int active(const struct tm_aws__vms *v, int pool)
+static int active(const struct tm_vms *v, int pool)
 {
     int count = 0;
     for (size_t i = 0; i < v->count; i++)
-        count += v->instances[i].pool == pool && v->vms[i].step != TM_AWS_GONE &&
+        count += v->instances[i].pool == pool && v->vms[i].step != TM_VM_GONE &&
                  v->instances[i].state != TM_INSTANCE_NOTICED;
     return count;
 }
 
-static int most(const struct tm_aws__pool *pool)
+static int most(const struct tm_vm__pool *pool)
 {
     return pool->about.limit > 0 && pool->about.limit < pool->want ? pool->about.limit : pool->want;
 }
 
-static bool lacks(const struct tm_aws__vms *v, int pool)
+static bool lacks(const struct tm_vms *v, int pool)
 {
     return most(&v->pools[pool]) > active(v, pool);
 }
 
-/* How many are missing because AWS has none. */
-static int tell_missing(struct tm_aws__vms *v, int pool, int64_t now_ms, struct tm_error *e)
+/* How many are missing because the cloud has none. */
+static int tell_missing(struct tm_vms *v, int pool, int64_t now_ms, struct tm_error *e)
 {
-    struct tm_aws__pool *p = &v->pools[pool];
+    struct tm_vm__pool *p = &v->pools[pool];
     int missing = p->retry_ms > now_ms && lacks(v, pool) ? most(p) - active(v, pool) : 0;
     if (missing == p->missing) return 0;
     p->missing = missing;
@@ -161,15 +160,15 @@ static int tell_missing(struct tm_aws__vms *v, int pool, int64_t now_ms, struct 
                 e);
 }
 
-static void block(struct tm_aws__vms *v, int pool, int64_t now_ms, int64_t ms)
+static void block(struct tm_vms *v, int pool, int64_t now_ms, int64_t ms)
 {
     int64_t until_ms = now_ms + jittered(v, ms);
     if (v->pools[pool].retry_ms < until_ms) v->pools[pool].retry_ms = until_ms;
 }
 
-static void back_off(struct tm_aws__vms *v, int pool, int64_t now_ms)
+static void back_off(struct tm_vms *v, int pool, int64_t now_ms)
 {
-    struct tm_aws__pool *p = &v->pools[pool];
+    struct tm_vm__pool *p = &v->pools[pool];
     int doublings = p->failures < FAILED_DOUBLINGS ? p->failures : FAILED_DOUBLINGS;
     p->failures++;
     block(v, pool, now_ms, (int64_t)FAILED_MS << doublings);
@@ -177,7 +176,7 @@ static void back_off(struct tm_aws__vms *v, int pool, int64_t now_ms)
 
 /* ---- one VM ---- */
 
-static size_t find_vm(const struct tm_aws__vms *v, const struct tm_aws__row *row)
+static size_t find_vm(const struct tm_vms *v, const struct tm_vm__row *row)
 {
     for (size_t i = 0; i < v->count; i++) {
         if (v->vms[i].id[0] != '\0' && strcmp(v->vms[i].id, row->id) == 0) return i;
@@ -186,13 +185,13 @@ static size_t find_vm(const struct tm_aws__vms *v, const struct tm_aws__row *row
     return v->count;
 }
 
-static int add(struct tm_aws__vms *v, int pool, int64_t now_ms, size_t *out_at, struct tm_error *e)
+static int add(struct tm_vms *v, int pool, int64_t now_ms, size_t *out_at, struct tm_error *e)
 {
     size_t need = v->count + 1;
-    int rc = tm_grow((void **)&v->instances, &v->instance_capacity, need, sizeof *v->instances, TM_AWS_VMS_MAX);
-    if (rc == 0) rc = tm_grow((void **)&v->vms, &v->vm_capacity, need, sizeof *v->vms, TM_AWS_VMS_MAX);
-    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "more than %d instances in one run", TM_AWS_VMS_MAX);
-    const struct tm_aws__pool *p = &v->pools[pool];
+    int rc = tm_grow((void **)&v->instances, &v->instance_capacity, need, sizeof *v->instances, TM_VMS_MAX);
+    if (rc == 0) rc = tm_grow((void **)&v->vms, &v->vm_capacity, need, sizeof *v->vms, TM_VMS_MAX);
+    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "more than %d instances in one run", TM_VMS_MAX);
+    const struct tm_vm__pool *p = &v->pools[pool];
     struct tm_cloud_instance *instance = &v->instances[v->count];
     *instance = (struct tm_cloud_instance){.id = v->id_next++,
                                            .pool = pool,
@@ -205,17 +204,17 @@ static int add(struct tm_aws__vms *v, int pool, int64_t now_ms, size_t *out_at, 
                                            .gone_ms = -1};
     (void)snprintf(instance->type, sizeof instance->type, "%s", p->about.type);
     (void)snprintf(instance->zone, sizeof instance->zone, "%s", p->about.zone);
-    v->vms[v->count] = (struct tm_aws__vm){.step = TM_AWS_ASKED, .minimum = true};
+    v->vms[v->count] = (struct tm_vm){.step = TM_VM_ASKED, .minimum = true};
     *out_at = v->count++;
     return 0;
 }
 
-static int leave(struct tm_aws__vms *v, size_t at, enum tm_instance_state state, int64_t now_ms, struct tm_error *e)
+static int leave(struct tm_vms *v, size_t at, enum tm_instance_state state, int64_t now_ms, struct tm_error *e)
 {
     struct tm_cloud_instance *instance = &v->instances[at];
     bool here = tm_instance_is_here(instance);
-    if (v->vms[at].step == TM_AWS_GONE) return 0;
-    v->vms[at].step = TM_AWS_GONE;
+    if (v->vms[at].step == TM_VM_GONE) return 0;
+    v->vms[at].step = TM_VM_GONE;
     instance->state = state;
     instance->gone_ms = now_ms;
     look_soon(v, now_ms);
@@ -231,9 +230,9 @@ static int leave(struct tm_aws__vms *v, size_t at, enum tm_instance_state state,
 }
 
 /* It is not wanted any more, wherever it stands. */
-static int drop(struct tm_aws__vms *v, size_t at, enum tm_instance_state state, int64_t now_ms, struct tm_error *e)
+static int drop(struct tm_vms *v, size_t at, enum tm_instance_state state, int64_t now_ms, struct tm_error *e)
 {
-    struct tm_aws__vm *vm = &v->vms[at];
+    struct tm_vm *vm = &v->vms[at];
     bool never_asked = vm->id[0] == '\0' && !vm->calling && vm->tries == 0 && !vm->adopted;
     if (!vm->ending) vm->retry_ms = now_ms;
     vm->ending = true;
@@ -241,10 +240,10 @@ static int drop(struct tm_aws__vms *v, size_t at, enum tm_instance_state state, 
     return leave(v, at, state, now_ms, e);
 }
 
-/* AWS names it. */
-static void see(struct tm_aws__vms *v, size_t at, const struct tm_aws__row *row, int64_t now_ms)
+/* The cloud names it. */
+static void see(struct tm_vms *v, size_t at, const struct tm_vm__row *row, int64_t now_ms)
 {
-    struct tm_aws__vm *vm = &v->vms[at];
+    struct tm_vm *vm = &v->vms[at];
     struct tm_cloud_instance *instance = &v->instances[at];
     vm->seen_ms = now_ms;
     if (row->zone[0] != '\0') (void)snprintf(instance->zone, sizeof instance->zone, "%s", row->zone);
@@ -268,58 +267,57 @@ static void see(struct tm_aws__vms *v, size_t at, const struct tm_aws__row *row,
         v->prices_ms = earlier(v->prices_ms, now_ms + POLL_MIN_MS);
     }
     vm->ticket_due = vm->adopted;
-    if (vm->step == TM_AWS_ASKED) vm->step = TM_AWS_BOOTS;
-    tm_debug(TM_DEBUG_CLOUD, "aws: instance %" PRIu64 " is %s in %s%s", instance->id, vm->id, instance->zone,
-             vm->adopted ? ", from before" : "");
+    if (vm->step == TM_VM_ASKED) vm->step = TM_VM_BOOTS;
+    tm_debug(TM_DEBUG_CLOUD, "%s: instance %" PRIu64 " is %s in %s%s", v->rules->cloud, instance->id, vm->id,
+             instance->zone, vm->adopted ? ", from before" : "");
 }
 
 /* It has gone. */
-static int finish(struct tm_aws__vms *v, size_t at, const struct tm_aws__row *row, int64_t now_ms, struct tm_error *e)
+static int finish(struct tm_vms *v, size_t at, const struct tm_vm__row *row, int64_t now_ms, struct tm_error *e)
 {
-    struct tm_aws__vm *vm = &v->vms[at];
+    struct tm_vm *vm = &v->vms[at];
     struct tm_cloud_instance *instance = &v->instances[at];
     if (vm->over) return 0;
     pay(v, at, now_ms);
-    bool young = (double)(now_ms - vm->since_ms) / 1000 < FREE_S;
-    if (row != NULL && tm_aws__is_interrupted(row) && young && instance->kind == TM_INSTANCE_SPOT) {
+    bool young = (double)(now_ms - vm->since_ms) / 1000 < (double)v->rules->free_s;
+    if (row != NULL && row->interrupted && young && instance->kind == TM_INSTANCE_SPOT) {
         vm->paid_usd = 0;
         vm->minimum = false;
     }
-    if (row != NULL && tm_aws__is_interrupted(row) && instance->noticed_ms < 0) instance->noticed_ms = now_ms;
-    (void)tm_aws_vms__bill(v, now_ms);
+    if (row != NULL && row->interrupted && instance->noticed_ms < 0) instance->noticed_ms = now_ms;
+    (void)tm_vms__bill(v, now_ms);
     vm->over = true;
     vm->log_due = vm->id[0] != '\0';
-    if (vm->step == TM_AWS_BOOTS) {
+    if (vm->step == TM_VM_BOOTS) {
         tm_log(TM_LOG_WARN,
                "instance %" PRIu64 " (%s) ended before it joined: %s; tidemill logs --instance %" PRIu64 " may say why",
-               instance->id, vm->id, row != NULL && row->reason[0] != '\0' ? row->reason : "AWS does not say why",
+               instance->id, vm->id, row != NULL && row->reason[0] != '\0' ? row->reason : "the cloud does not say why",
                instance->id);
         back_off(v, instance->pool, now_ms);
     }
-    bool itself = row != NULL && strcmp(row->reason, "Client.InstanceInitiatedShutdown") == 0;
-    bool in_order = itself && vm->step == TM_AWS_HERE; /* its agent was told to go */
+    bool in_order = row != NULL && row->itself && vm->step == TM_VM_HERE; /* its agent was told to go */
     return leave(v, at, in_order ? TM_INSTANCE_RELEASED : TM_INSTANCE_LOST, now_ms, e);
 }
 
-int tm_aws_vms__recall(struct tm_aws__vms *v, int pool, const char *token, const char *id, struct tm_error *e)
+int tm_vms__recall(struct tm_vms *v, int pool, const char *token, const char *id, struct tm_error *e)
 {
     size_t at = 0;
     int rc = add(v, pool, 0, &at, e);
     if (rc != 0) return rc;
-    struct tm_aws__vm *vm = &v->vms[at];
+    struct tm_vm *vm = &v->vms[at];
     (void)snprintf(vm->token, sizeof vm->token, "%s", token);
     (void)snprintf(vm->id, sizeof vm->id, "%s", id);
     vm->adopted = vm->kept = true;
-    vm->paid_ms = id[0] != '\0' ? INT64_MIN : 0; /* not known until AWS names it */
-    if (id[0] != '\0') vm->step = TM_AWS_BOOTS;
+    vm->paid_ms = id[0] != '\0' ? INT64_MIN : 0; /* not known until the cloud names it */
+    if (id[0] != '\0') vm->step = TM_VM_BOOTS;
     return 0;
 }
 
-int tm_aws_vms__joined(struct tm_aws__vms *v, size_t at, int64_t now_ms, struct tm_error *e)
+int tm_vms__joined(struct tm_vms *v, size_t at, int64_t now_ms, struct tm_error *e)
 {
     struct tm_cloud_instance *instance = &v->instances[at];
-    if (v->vms[at].step != TM_AWS_BOOTS) return 0;
-    v->vms[at].step = TM_AWS_HERE;
+    if (v->vms[at].step != TM_VM_BOOTS) return 0;
+    v->vms[at].step = TM_VM_HERE;
     v->vms[at].log_due = true;
     v->pools[instance->pool].failures = 0;
     instance->state = TM_INSTANCE_RUNNING;
@@ -332,7 +330,7 @@ int tm_aws_vms__joined(struct tm_aws__vms *v, size_t at, int64_t now_ms, struct 
 
 /* ---- answers ---- */
 
-void tm_aws_vms__rented(struct tm_aws__vms *v, size_t at, const struct tm_aws__row *row, int64_t now_ms)
+void tm_vms__rented(struct tm_vms *v, size_t at, const struct tm_vm__row *row, int64_t now_ms)
 {
     v->vms[at].calling = false;
     v->vms[at].tries++;
@@ -341,41 +339,41 @@ void tm_aws_vms__rented(struct tm_aws__vms *v, size_t at, const struct tm_aws__r
     (void)tell_missing(v, v->instances[at].pool, now_ms, NULL);
 }
 
-void tm_aws_vms__unmade(struct tm_aws__vms *v, size_t at, int64_t now_ms)
+void tm_vms__unmade(struct tm_vms *v, size_t at, int64_t now_ms)
 {
     v->vms[at].calling = false;
     v->vms[at].retry_ms = now_ms + jittered(v, UNMADE_MS);
 }
 
-static void warn(const struct tm_aws__vms *v, size_t at, const char *code, const char *words)
+static void warn(const struct tm_vms *v, size_t at, const char *code, const char *words)
 {
-    const char *advice = tm_aws__advice(code);
-    tm_log(TM_LOG_WARN, "AWS gives no %s now: %.300s%s%s", v->pools[v->instances[at].pool].about.name, words,
-           advice[0] != '\0' ? "; " : "", advice);
+    const char *advice = v->rules->advice(code);
+    tm_log(TM_LOG_WARN, "%s gives no %s now: %.300s%s%s", v->rules->cloud, v->pools[v->instances[at].pool].about.name,
+           words, advice[0] != '\0' ? "; " : "", advice);
 }
 
-static bool any_here(const struct tm_aws__vms *v)
+static bool any_here(const struct tm_vms *v)
 {
     for (size_t i = 0; i < v->count; i++)
-        if (v->vms[i].step == TM_AWS_HERE) return true;
+        if (v->vms[i].step == TM_VM_HERE) return true;
     return false;
 }
 
-int tm_aws_vms__refused(struct tm_aws__vms *v, size_t at, const char *code, const char *words, int64_t now_ms,
-                        struct tm_error *e)
+int tm_vms__refused(struct tm_vms *v, size_t at, const char *code, const char *words, int64_t now_ms,
+                    struct tm_error *e)
 {
-    struct tm_aws__vm *vm = &v->vms[at];
+    struct tm_vm *vm = &v->vms[at];
     int pool = v->instances[at].pool;
-    enum tm_aws__remedy remedy = tm_aws__remedy_of(code);
-    const char *advice = tm_aws__advice(code);
+    enum tm_vm__remedy remedy = v->rules->remedy_of(code);
+    const char *advice = v->rules->advice(code);
     vm->calling = false;
     vm->tries++;
-    if (remedy == TM_AWS_AGAIN || remedy == TM_AWS_LOOK) {
+    if (remedy == TM_VM_AGAIN || remedy == TM_VM_LOOK) {
         int doublings = vm->tries < 7 ? vm->tries : 7;
         int64_t wait_ms = (int64_t)AGAIN_MS << doublings;
         if (wait_ms > AGAIN_MAX_MS) wait_ms = AGAIN_MAX_MS;
         vm->retry_ms = now_ms + jittered(v, wait_ms);
-        if (remedy == TM_AWS_LOOK) vm->retry_ms = INT64_MAX; /* what is there is seen by its tag, or there is nothing */
+        if (remedy == TM_VM_LOOK) vm->retry_ms = INT64_MAX; /* what is there is seen by its tag, or there is nothing */
         vm->seen_ms = now_ms;
         look_soon(v, now_ms);
         if (vm->tries == 1) warn(v, at, code, words);
@@ -384,19 +382,19 @@ int tm_aws_vms__refused(struct tm_aws__vms *v, size_t at, const char *code, cons
     vm->over = true;
     int rc = leave(v, at, TM_INSTANCE_LOST, now_ms, e);
     if (rc != 0) return rc;
-    if (remedy == TM_AWS_STOP && !any_here(v))
+    if (remedy == TM_VM_STOP && !any_here(v))
         return tm_error_set(e, TM_EINPUT, "%.300s%s%s", words, advice[0] != '\0' ? "; " : "", advice);
     if (v->pools[pool].retry_ms <= now_ms) warn(v, at, code, words);
-    block(v, pool, now_ms, remedy == TM_AWS_ELSEWHERE ? BLOCK_MS : remedy == TM_AWS_QUOTA ? QUOTA_MS : STOP_MS);
+    block(v, pool, now_ms, remedy == TM_VM_ELSEWHERE ? BLOCK_MS : remedy == TM_VM_QUOTA ? QUOTA_MS : STOP_MS);
     return tell_missing(v, pool, now_ms, e);
 }
 
 /* One that nobody here knows of: an earlier program's, whose notes were lost; else it is ended. */
-static int take_unknown(struct tm_aws__vms *v, const struct tm_aws__row *row, int64_t now_ms, struct tm_error *e)
+static int take_unknown(struct tm_vms *v, const struct tm_vm__row *row, int64_t now_ms, struct tm_error *e)
 {
     size_t at = 0;
     bool pool_known = row->pool >= 0 && row->pool < v->pool_count;
-    if (tm_aws__is_gone(row)) return 0;
+    if (row->phase == TM_VM_ENDED) return 0;
     int rc = add(v, pool_known ? row->pool : 0, now_ms, &at, e);
     if (rc != 0) return rc;
     (void)snprintf(v->vms[at].token, sizeof v->vms[at].token, "%s", row->token);
@@ -405,35 +403,35 @@ static int take_unknown(struct tm_aws__vms *v, const struct tm_aws__row *row, in
     return pool_known && v->adopting ? 0 : drop(v, at, TM_INSTANCE_RELEASED, now_ms, e);
 }
 
-static int take_row(struct tm_aws__vms *v, const struct tm_aws__row *row, int64_t now_ms, struct tm_error *e)
+static int take_row(struct tm_vms *v, const struct tm_vm__row *row, int64_t now_ms, struct tm_error *e)
 {
     size_t at = find_vm(v, row);
     if (at == v->count) return take_unknown(v, row, now_ms, e);
     if (v->vms[at].over) return 0;
     see(v, at, row, now_ms);
-    if (tm_aws__is_gone(row)) return finish(v, at, row, now_ms, e);
-    bool stopped = strcmp(row->state, "stopping") == 0 || strcmp(row->state, "stopped") == 0;
-    return stopped ? drop(v, at, TM_INSTANCE_LOST, now_ms, e) : 0;
+    if (row->phase == TM_VM_ENDED) return finish(v, at, row, now_ms, e);
+    if (row->phase == TM_VM_LEAVING) return leave(v, at, TM_INSTANCE_LOST, now_ms, e);
+    return row->phase == TM_VM_STOPPED ? drop(v, at, TM_INSTANCE_LOST, now_ms, e) : 0;
 }
 
-static int take_missing(struct tm_aws__vms *v, int64_t now_ms, struct tm_error *e)
+static int take_missing(struct tm_vms *v, int64_t now_ms, struct tm_error *e)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < v->count; i++) {
-        struct tm_aws__vm *vm = &v->vms[i];
+        struct tm_vm *vm = &v->vms[i];
         bool looked_for = vm->id[0] != '\0' || vm->retry_ms == INT64_MAX;
-        if (vm->over || vm->calling || !looked_for || now_ms - vm->seen_ms < BELIEVE_MS) continue;
+        if (vm->over || vm->calling || !looked_for || now_ms - vm->seen_ms < v->rules->believe_ms) continue;
         rc = finish(v, i, NULL, now_ms, e);
     }
     return rc;
 }
 
 /* Those that are not there yet go first, the newest first; those that are go by release. */
-static void drop_waiting(struct tm_aws__vms *v, int pool, int64_t now_ms)
+static void drop_waiting(struct tm_vms *v, int pool, int64_t now_ms)
 {
     int more = active(v, pool) - v->pools[pool].want;
     for (int booting = 0; booting < 2; booting++) {
-        enum tm_aws__step step = booting ? TM_AWS_BOOTS : TM_AWS_ASKED;
+        enum tm_vm__step step = booting ? TM_VM_BOOTS : TM_VM_ASKED;
         for (size_t i = v->count; more > 0 && i-- > 0;) {
             if (v->instances[i].pool != pool || v->vms[i].step != step) continue;
             (void)drop(v, i, TM_INSTANCE_RELEASED, now_ms, NULL);
@@ -442,8 +440,7 @@ static void drop_waiting(struct tm_aws__vms *v, int pool, int64_t now_ms)
     }
 }
 
-int tm_aws_vms__described(struct tm_aws__vms *v, const struct tm_aws__row *rows, size_t count, int64_t now_ms,
-                          struct tm_error *e)
+int tm_vms__described(struct tm_vms *v, const struct tm_vm__row *rows, size_t count, int64_t now_ms, struct tm_error *e)
 {
     int rc = 0;
     v->looking = false;
@@ -459,9 +456,9 @@ int tm_aws_vms__described(struct tm_aws__vms *v, const struct tm_aws__row *rows,
     return rc;
 }
 
-void tm_aws_vms__terminated(struct tm_aws__vms *v, size_t at, bool answered, const char *code, int64_t now_ms)
+void tm_vms__terminated(struct tm_vms *v, size_t at, bool answered, const char *code, int64_t now_ms)
 {
-    struct tm_aws__vm *vm = &v->vms[at];
+    struct tm_vm *vm = &v->vms[at];
     if (answered && code[0] == '\0') {
         pay(v, at, now_ms);
         vm->ended = true;
@@ -471,51 +468,51 @@ void tm_aws_vms__terminated(struct tm_aws__vms *v, size_t at, bool answered, con
 
 /* ---- calls ---- */
 
-static bool may_ask(const struct tm_aws__vms *v, int pool, int64_t now_ms)
+static bool may_ask(const struct tm_vms *v, int pool, int64_t now_ms)
 {
     return v->pools[pool].retry_ms <= now_ms && lacks(v, pool);
 }
 
 /* To be asked for (again): its id is not known. */
-static bool is_asking(const struct tm_aws__vm *vm)
+static bool is_asking(const struct tm_vm *vm)
 {
     return vm->id[0] == '\0' && !vm->over && !vm->calling;
 }
 
-static bool wants_prices(const struct tm_aws__vms *v)
+static bool wants_prices(const struct tm_vms *v)
 {
     for (int i = 0; i < v->pool_count; i++)
         if (v->pools[i].about.kind == TM_INSTANCE_SPOT && v->pools[i].want > 0) return true;
     return false;
 }
 
-static bool find_call(struct tm_aws__vms *v, int64_t now_ms, struct tm_aws__call *out)
+static bool find_call(struct tm_vms *v, int64_t now_ms, struct tm_vm__call *out)
 {
     for (size_t i = 0; i < v->count; i++) {
-        struct tm_aws__vm *vm = &v->vms[i];
+        struct tm_vm *vm = &v->vms[i];
         out->at = i;
         if (vm->ending && vm->id[0] != '\0' && !vm->over && vm->retry_ms <= now_ms) {
-            out->kind = TM_AWS_TERMINATE;
+            out->kind = TM_VM_TERMINATE;
             vm->retry_ms = now_ms + END_AGAIN_MS;
             return true;
         }
         if (is_asking(vm) && vm->retry_ms <= now_ms) {
-            out->kind = TM_AWS_RUN;
+            out->kind = TM_VM_RUN;
             vm->calling = true;
             return true;
         }
-        if (vm->ticket_due && vm->step == TM_AWS_BOOTS && vm->retry_ms <= now_ms) {
-            out->kind = TM_AWS_PUT_TICKET;
+        if (vm->ticket_due && vm->step == TM_VM_BOOTS && vm->retry_ms <= now_ms) {
+            out->kind = TM_VM_PUT_TICKET;
             vm->ticket_due = false;
             return true;
         }
         if (vm->log_due) {
-            out->kind = TM_AWS_GET_LOG;
+            out->kind = TM_VM_GET_LOG;
             vm->log_due = false;
             return true;
         }
         if (vm->drops_due > 0) {
-            out->kind = TM_AWS_DROP;
+            out->kind = TM_VM_DROP;
             vm->drops_due--;
             return true;
         }
@@ -523,9 +520,9 @@ static bool find_call(struct tm_aws__vms *v, int64_t now_ms, struct tm_aws__call
     return false;
 }
 
-int tm_aws_vms__next(struct tm_aws__vms *v, int64_t now_ms, struct tm_aws__call *out, bool *out_due, struct tm_error *e)
+int tm_vms__next(struct tm_vms *v, int64_t now_ms, struct tm_vm__call *out, bool *out_due, struct tm_error *e)
 {
-    *out = (struct tm_aws__call){.kind = TM_AWS_DESCRIBE};
+    *out = (struct tm_vm__call){.kind = TM_VM_DESCRIBE};
     *out_due = !v->looking;
     if (v->adopting) { /* before anything is asked for: who is there already? */
         *out_due = !v->looking && v->look_ms <= now_ms;
@@ -536,17 +533,17 @@ int tm_aws_vms__next(struct tm_aws__vms *v, int64_t now_ms, struct tm_aws__call 
     if (find_call(v, now_ms, out)) return 0;
     for (int i = 0; i < v->pool_count; i++) {
         if (!may_ask(v, i, now_ms)) continue;
-        out->kind = TM_AWS_RUN;
+        out->kind = TM_VM_RUN;
         int rc = add(v, i, now_ms, &out->at, e);
         if (rc == 0) v->vms[out->at].calling = true;
         return rc;
     }
-    out->kind = TM_AWS_DESCRIBE;
-    if (!v->looking && v->look_ms <= now_ms && tm_aws_vms__left(v) > 0) {
+    out->kind = TM_VM_DESCRIBE;
+    if (!v->looking && v->look_ms <= now_ms && tm_vms__left(v) > 0) {
         v->looking = true;
         return 0;
     }
-    out->kind = TM_AWS_PRICES;
+    out->kind = TM_VM_PRICES;
     if (!v->pricing && v->prices_ms <= now_ms && wants_prices(v)) {
         v->pricing = true;
         return 0;
@@ -555,19 +552,19 @@ int tm_aws_vms__next(struct tm_aws__vms *v, int64_t now_ms, struct tm_aws__call 
     return 0;
 }
 
-static int64_t vm_due_ms(const struct tm_aws__vms *v, const struct tm_aws__vm *vm)
+static int64_t vm_due_ms(const struct tm_vms *v, const struct tm_vm *vm)
 {
     int64_t due_ms = INT64_MAX;
     if (vm->log_due || vm->drops_due > 0) return 0;
     if (vm->over) return due_ms;
     if (!v->looking) due_ms = v->look_ms;
-    if (is_asking(vm) || (vm->ending && vm->id[0] != '\0') || (vm->ticket_due && vm->step == TM_AWS_BOOTS))
+    if (is_asking(vm) || (vm->ending && vm->id[0] != '\0') || (vm->ticket_due && vm->step == TM_VM_BOOTS))
         due_ms = earlier(due_ms, vm->retry_ms);
-    if (vm->step == TM_AWS_BOOTS) due_ms = earlier(due_ms, vm->boots_ms + v->start_limit_ms + 1);
+    if (vm->step == TM_VM_BOOTS) due_ms = earlier(due_ms, vm->boots_ms + v->start_limit_ms + 1);
     return due_ms;
 }
 
-int64_t tm_aws_vms__due_ms(const struct tm_aws__vms *v)
+int64_t tm_vms__due_ms(const struct tm_vms *v)
 {
     int64_t due_ms = v->event_first < v->event_count ? 0 : INT64_MAX;
     if (v->adopting) return v->looking ? due_ms : earlier(due_ms, v->look_ms);
@@ -579,12 +576,12 @@ int64_t tm_aws_vms__due_ms(const struct tm_aws__vms *v)
     return due_ms;
 }
 
-int tm_aws_vms__tick(struct tm_aws__vms *v, int64_t now_ms, struct tm_error *e)
+int tm_vms__tick(struct tm_vms *v, int64_t now_ms, struct tm_error *e)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < v->count; i++) {
         const struct tm_cloud_instance *instance = &v->instances[i];
-        if (v->vms[i].step != TM_AWS_BOOTS || now_ms - v->vms[i].boots_ms <= v->start_limit_ms) continue;
+        if (v->vms[i].step != TM_VM_BOOTS || now_ms - v->vms[i].boots_ms <= v->start_limit_ms) continue;
         tm_log(TM_LOG_WARN, "instance %" PRIu64 " (%s) has not joined within %" PRId64 " minutes: it is ended",
                instance->id, v->vms[i].id, v->start_limit_ms / 60000);
         back_off(v, instance->pool, now_ms);
@@ -593,7 +590,7 @@ int tm_aws_vms__tick(struct tm_aws__vms *v, int64_t now_ms, struct tm_error *e)
     return rc;
 }
 
-size_t tm_aws_vms__left(const struct tm_aws__vms *v)
+size_t tm_vms__left(const struct tm_vms *v)
 {
     size_t count = 0;
     for (size_t i = 0; i < v->count; i++)
@@ -603,9 +600,10 @@ size_t tm_aws_vms__left(const struct tm_aws__vms *v)
 
 /* ---- orders ---- */
 
-void tm_aws_vms__want(struct tm_aws__vms *v, int pool, int count, int64_t now_ms)
+void tm_vms__want(struct tm_vms *v, int pool, int count, int64_t now_ms)
 {
-    tm_debug(TM_DEBUG_CLOUD, "aws: %d wanted of %s, was %d", count, v->pools[pool].about.name, v->pools[pool].want);
+    tm_debug(TM_DEBUG_CLOUD, "%s: %d wanted of %s, was %d", v->rules->cloud, count, v->pools[pool].about.name,
+             v->pools[pool].want);
     v->pools[pool].want = count;
     v->pools[pool].said = true;
     look_soon(v, now_ms);
@@ -613,19 +611,19 @@ void tm_aws_vms__want(struct tm_aws__vms *v, int pool, int count, int64_t now_ms
     (void)tell_missing(v, pool, now_ms, NULL);
 }
 
-int tm_aws_vms__release(struct tm_aws__vms *v, uint64_t id, int64_t now_ms, struct tm_error *e)
+int tm_vms__release(struct tm_vms *v, uint64_t id, int64_t now_ms, struct tm_error *e)
 {
     size_t at = 0;
     while (at < v->count && v->instances[at].id != id)
         at++;
-    if (at == v->count || v->vms[at].step == TM_AWS_GONE)
+    if (at == v->count || v->vms[at].step == TM_VM_GONE)
         return tm_error_set(e, TM_ENOTFOUND, "there is no instance %" PRIu64, id);
-    struct tm_aws__pool *pool = &v->pools[v->instances[at].pool];
+    struct tm_vm__pool *pool = &v->pools[v->instances[at].pool];
     if (pool->want > 0) pool->want--;
     return drop(v, at, TM_INSTANCE_RELEASED, now_ms, e);
 }
 
-void tm_aws_vms__end_all(struct tm_aws__vms *v, int64_t now_ms)
+void tm_vms__end_all(struct tm_vms *v, int64_t now_ms)
 {
     for (int i = 0; i < v->pool_count; i++)
         v->pools[i].want = 0;
@@ -636,16 +634,17 @@ void tm_aws_vms__end_all(struct tm_aws__vms *v, int64_t now_ms)
     look_soon(v, now_ms);
 }
 
-void tm_aws_vms__init(struct tm_aws__vms *v)
+void tm_vms__init(struct tm_vms *v, const struct tm_vm__rules *rules)
 {
-    *v = (struct tm_aws__vms){.id_next = 1,
-                              .poll_max_ms = POLL_MAX_MS,
-                              .poll_ms = POLL_MIN_MS,
-                              .start_limit_ms = START_LIMIT_MS,
-                              .adopting = true};
+    *v = (struct tm_vms){.rules = rules,
+                         .id_next = 1,
+                         .poll_max_ms = POLL_MAX_MS,
+                         .poll_ms = POLL_MIN_MS,
+                         .start_limit_ms = START_LIMIT_MS,
+                         .adopting = true};
 }
 
-void tm_aws_vms__deinit(struct tm_aws__vms *v)
+void tm_vms__deinit(struct tm_vms *v)
 {
     tm_free(v->instances);
     tm_free(v->vms);
