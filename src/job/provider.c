@@ -1,5 +1,7 @@
 #include "job/provider.h"
 
+#include "cloud/remote_cloud.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -41,4 +43,20 @@ int tm_provider_check(const struct tm_run_settings *settings, const char *place,
 {
     const struct tm_provider *provider = tm_provider_of(&settings->job);
     return provider->check != NULL ? provider->check(settings, place, e) : 0;
+}
+
+bool tm_provider__has_joined(void *request, uint64_t id)
+{
+    const struct tm_provider_request *from = request;
+    return from->has_joined(from->office, id);
+}
+
+int tm_provider__day_ticket(void *request, uint64_t id, enum tm_instance_kind market, char out[TM_TICKET_MAX],
+                            struct tm_error *e)
+{
+    static const int64_t day_ms = 24 * 3600 * INT64_C(1000);
+    const struct tm_provider_request *from = request;
+    const struct tm_ticket_for who = {.instance = id, .anchor = market == TM_INSTANCE_ON_DEMAND, .valid_ms = day_ms};
+    static_assert((int)TM_REMOTE_WORDS_MAX >= (int)TM_TICKET_MAX, "a ticket has room");
+    return from->ticket(from->office, &who, out, e);
 }

@@ -73,6 +73,12 @@ int tm_provider_check(const struct tm_run_settings *settings, const char *place,
 /* A file with a list of hosts (cloud/host_list.h), as fleet.hosts of the job. */
 int tm_provider_read_hosts(struct tm_env *env, const char *path, struct tm_job *job, struct tm_error *e);
 
+/* For clouds whose instances join, with a struct tm_provider_request as context: whether an instance has, and a ticket
+ * that is good for a day, because it may wait for capacity as long. */
+bool tm_provider__has_joined(void *request, uint64_t id);
+int tm_provider__day_ticket(void *request, uint64_t id, enum tm_instance_kind market, char out[TM_TICKET_MAX],
+                            struct tm_error *e);
+
 extern const struct tm_provider tm_provider__local;      /* provider_local.c */
 extern const struct tm_provider tm_provider__hosts;      /* provider_hosts.c */
 extern const struct tm_provider tm_provider__slurm;      /* provider_slurm.c */

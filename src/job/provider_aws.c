@@ -172,18 +172,12 @@ static int find_bucket(struct tm_env *env, struct aws *aws, struct tm_error *e)
 static int ticket(void *context, uint64_t id, bool on_demand, char out[TM_AWS_TICKET_MAX], struct tm_error *e)
 {
     static const int64_t usual_ms = 30 * 60000;
-    const struct tm_provider_request *request = ((struct aws *)context)->request;
+    const struct tm_provider_request *request = context;
     int64_t start_ms = request->settings->job.fleet.aws.start_ms;
     const struct tm_ticket_for who = {
         .instance = id, .anchor = on_demand, .valid_ms = start_ms > 0 ? start_ms : usual_ms};
     static_assert((int)TM_AWS_TICKET_MAX >= (int)TM_TICKET_MAX, "a ticket has room");
     return request->ticket(request->office, &who, out, e);
-}
-
-static bool has_joined(void *context, uint64_t id)
-{
-    const struct tm_provider_request *request = ((struct aws *)context)->request;
-    return request->has_joined(request->office, id);
 }
 
 static int open_aws(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
@@ -226,8 +220,8 @@ static int open_aws(struct tm_env *env, const struct tm_provider_request *reques
                                      .life_ms = said->life_ms,
                                      .start_ms = said->start_ms,
                                      .ticket = ticket,
-                                     .has_joined = has_joined,
-                                     .context = aws};
+                                     .has_joined = tm_provider__has_joined,
+                                     .context = (void *)request};
     return tm_aws_cloud_create(env, &options, out, e);
 }
 

@@ -10,7 +10,6 @@
 #include <string.h>
 
 struct hosts {
-    const struct tm_provider_request *request;
     struct tm_host list[TM_HOSTS_MAX];
     size_t count;
 };
@@ -103,18 +102,12 @@ static int check_hosts(const struct tm_run_settings *settings, const char *place
 
 static int ticket(void *context, uint64_t id, const char *host, char out[TM_HOSTS_TICKET_MAX], struct tm_error *e)
 {
-    const struct tm_provider_request *request = ((struct hosts *)context)->request;
+    const struct tm_provider_request *request = context;
     const struct tm_run_settings *settings = request->settings;
     bool said = settings->advertise != NULL || settings->listen != NULL || strcmp(host, "none") == 0;
     const struct tm_ticket_for who = {.instance = id, .host = said ? NULL : host};
     static_assert((int)TM_HOSTS_TICKET_MAX >= (int)TM_TICKET_MAX, "a ticket has room");
     return request->ticket(request->office, &who, out, e);
-}
-
-static bool has_joined(void *context, uint64_t id)
-{
-    const struct tm_provider_request *request = ((struct hosts *)context)->request;
-    return request->has_joined(request->office, id);
 }
 
 static int open_hosts(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
@@ -124,7 +117,7 @@ static int open_hosts(struct tm_env *env, const struct tm_provider_request *requ
     struct hosts *hosts = tm_arena_alloc(request->arena, sizeof *hosts);
     const char *name = tm_arena_printf(request->arena, "%016" PRIx64, request->settings->number);
     if (hosts == NULL || name == NULL) return tm_error_nomem(e);
-    *hosts = (struct hosts){.request = request};
+    *hosts = (struct hosts){.count = 0};
     int rc = read_hosts(request->settings, request->dir, hosts, e);
     if (rc != 0) return rc;
     struct tm_hosts_options options = {.hosts = hosts->list,
@@ -140,8 +133,8 @@ static int open_hosts(struct tm_env *env, const struct tm_provider_request *requ
                                        .id_first = request->account->instance + 1,
                                        .price_usd_h = (double)fleet->spot_usd_h_millionths / 1e6,
                                        .ticket = ticket,
-                                       .has_joined = has_joined,
-                                       .context = hosts};
+                                       .has_joined = tm_provider__has_joined,
+                                       .context = (void *)request};
     return tm_hosts_cloud_create(env, &options, out, e);
 }
 

@@ -3,11 +3,10 @@
 
 #include "cloud/kube_cloud.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { TICKET_MS = 24 * 3600 * 1000, GRACE_S = 30 }; /* a pod may wait for a node as long */
+enum { GRACE_S = 30 };
 
 static int check_words(const struct tm_job_pods *pods, const char *place, struct tm_error *e)
 {
@@ -58,21 +57,6 @@ static int settle_kubernetes(struct tm_env *env, struct tm_run_settings *setting
     return find_address(env, settings, e);
 }
 
-static int ticket(void *context, uint64_t id, enum tm_instance_kind market, char out[TM_REMOTE_WORDS_MAX],
-                  struct tm_error *e)
-{
-    const struct tm_provider_request *request = context;
-    const struct tm_ticket_for who = {.instance = id, .anchor = market == TM_INSTANCE_ON_DEMAND, .valid_ms = TICKET_MS};
-    static_assert((int)TM_REMOTE_WORDS_MAX >= (int)TM_TICKET_MAX, "a ticket has room");
-    return request->ticket(request->office, &who, out, e);
-}
-
-static bool has_joined(void *context, uint64_t id)
-{
-    const struct tm_provider_request *request = context;
-    return request->has_joined(request->office, id);
-}
-
 /* A label: the job's name, as far as it may be one. */
 static const char *app_of(const struct tm_provider_request *request)
 {
@@ -106,8 +90,8 @@ static int open_kubernetes(struct tm_env *env, const struct tm_provider_request 
         .poll_ms = fleet->poll_ms,
         .id_first = request->account->instance + 1,
         .arena = request->arena,
-        .ticket = ticket,
-        .has_joined = has_joined,
+        .ticket = tm_provider__day_ticket,
+        .has_joined = tm_provider__has_joined,
         .ticket_context = (void *)request};
     return tm_kube_cloud_create(env, &options, out, e);
 }

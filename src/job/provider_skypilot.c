@@ -5,10 +5,7 @@
 #include "cloud/sky_cloud.h"
 #include "run/state_folder.h"
 
-#include <assert.h>
 #include <string.h>
-
-enum { TICKET_MS = 24 * 3600 * 1000 }; /* a launch may look for capacity as long */
 
 /* Clusters must reach this machine. */
 static int check_address(const struct tm_run_settings *settings, struct tm_error *e)
@@ -37,21 +34,6 @@ static int settle_skypilot(struct tm_env *env, struct tm_run_settings *settings,
     return check_address(settings, e);
 }
 
-static int ticket(void *context, uint64_t id, enum tm_instance_kind market, char out[TM_REMOTE_WORDS_MAX],
-                  struct tm_error *e)
-{
-    const struct tm_provider_request *request = context;
-    const struct tm_ticket_for who = {.instance = id, .anchor = market == TM_INSTANCE_ON_DEMAND, .valid_ms = TICKET_MS};
-    static_assert((int)TM_REMOTE_WORDS_MAX >= (int)TM_TICKET_MAX, "a ticket has room");
-    return request->ticket(request->office, &who, out, e);
-}
-
-static bool has_joined(void *context, uint64_t id)
-{
-    const struct tm_provider_request *request = context;
-    return request->has_joined(request->office, id);
-}
-
 static int open_skypilot(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
                          struct tm_error *e)
 {
@@ -69,8 +51,8 @@ static int open_skypilot(struct tm_env *env, const struct tm_provider_request *r
                                      .limit = {(int)job->fleet.limit, (int)job->fleet.on_demand},
                                      .poll_ms = job->fleet.poll_ms,
                                      .id_first = request->account->instance + 1,
-                                     .ticket = ticket,
-                                     .has_joined = has_joined,
+                                     .ticket = tm_provider__day_ticket,
+                                     .has_joined = tm_provider__has_joined,
                                      .context = (void *)request};
     return tm_sky_cloud_create(env, &options, out, e);
 }

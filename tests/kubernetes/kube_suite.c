@@ -1,6 +1,6 @@
 /* The common suite of clouds on Kubernetes: KUBECONFIG is that of tests/kubernetes/fake_api.py, which runs a program
  * named tidemill as the pod (here: one that sleeps). Use: kube-suite CONTROL, the script that orders the stand-in. */
-#include "cloud/test/cloud_suite.h"
+#include "cloud/test/suite_parts.h"
 
 #include "base/arena.h"
 #include "cloud/kube_cloud.h"
@@ -14,24 +14,7 @@ static struct tm_arena arena;
 /* The number that the control prints. */
 static int ask(const char *words)
 {
-    char command[1000];
-    int number = -1;
-    (void)snprintf(command, sizeof command, "%s %s", control, words);
-    FILE *pipe = popen(command, "r"); /* NOLINT(cert-env33-c): a test's own words */
-    assert_non_null(pipe);
-    assert_int_equal(fscanf(pipe, "%d", &number), 1); /* NOLINT(cert-err34-c) */
-    assert_int_equal(pclose(pipe), 0);
-    return number;
-}
-
-static int give_ticket(void *context, uint64_t id, enum tm_instance_kind market, char out[TM_REMOTE_WORDS_MAX],
-                       struct tm_error *e)
-{
-    (void)context;
-    (void)market;
-    (void)e;
-    (void)snprintf(out, TM_REMOTE_WORDS_MAX, "ticket-%" PRIu64, id);
-    return 0;
+    return suite_ask("%s %s", control, words);
 }
 
 static struct tm_cloud *open_kube(void *context, bool again, uint64_t id_first)
@@ -47,7 +30,7 @@ static struct tm_cloud *open_kube(void *context, bool again, uint64_t id_first)
                                       .poll_ms = 500,
                                       .id_first = id_first,
                                       .arena = &arena,
-                                      .ticket = give_ticket};
+                                      .ticket = suite_ticket};
     assert_row(tm_kube_cloud_create(tm_env_real(), &options, &cloud, &e) == 0, "%s", e.text);
     return cloud;
 }

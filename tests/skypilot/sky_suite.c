@@ -1,6 +1,6 @@
 /* The common suite of clouds on SkyPilot: PYTHONPATH has a stand-in for its SDK (tests/skypilot/fake), whose clusters
  * are processes. Use: sky-suite PROGRAM FOLDER: what runs in a cluster in place of tidemill, and a folder for files. */
-#include "cloud/test/cloud_suite.h"
+#include "cloud/test/suite_parts.h"
 
 #include "cloud/sky_cloud.h"
 
@@ -14,24 +14,7 @@ static char task[1000];
 /* The number that the stand-in prints. */
 static int ask(const char *words)
 {
-    char command[200];
-    int number = -1;
-    (void)snprintf(command, sizeof command, "python3 -m sky %s", words);
-    FILE *pipe = popen(command, "r"); /* NOLINT(cert-env33-c): a test's own words */
-    assert_non_null(pipe);
-    assert_int_equal(fscanf(pipe, "%d", &number), 1); /* NOLINT(cert-err34-c) */
-    assert_int_equal(pclose(pipe), 0);
-    return number;
-}
-
-static int give_ticket(void *context, uint64_t id, enum tm_instance_kind market, char out[TM_REMOTE_WORDS_MAX],
-                       struct tm_error *e)
-{
-    (void)context;
-    (void)market;
-    (void)e;
-    (void)snprintf(out, TM_REMOTE_WORDS_MAX, "ticket-%" PRIu64, id);
-    return 0;
+    return suite_ask("python3 -m sky %s", words);
 }
 
 static struct tm_cloud *open_sky(void *context, bool again, uint64_t id_first)
@@ -48,7 +31,7 @@ static struct tm_cloud *open_sky(void *context, bool again, uint64_t id_first)
                                      .limit = {3, 1},
                                      .poll_ms = 500,
                                      .id_first = id_first,
-                                     .ticket = give_ticket};
+                                     .ticket = suite_ticket};
     assert_row(tm_sky_cloud_create(tm_env_real(), &options, &cloud, &e) == 0, "%s", e.text);
     return cloud;
 }

@@ -1,6 +1,6 @@
 /* The common suite of clouds on a real Slurm (tests/slurm/cluster.sh): SLURM_CONF names it. Use: slurm-suite FOLDER, in
  * which `stand` is a script of /bin/sh that stands for an agent. */
-#include "cloud/test/cloud_suite.h"
+#include "cloud/test/suite_parts.h"
 
 #include "cloud/slurm_cloud.h"
 
@@ -32,31 +32,18 @@ static struct tm_cloud *open_slurm(void *context, bool again, uint64_t id_first)
     return cloud;
 }
 
-/* A command's first number. */
-static int number_of(const char *format)
-{
-    char line[1000];
-    int number = 0;
-    (void)snprintf(line, sizeof line, format, stand);
-    FILE *pipe = popen(line, "r"); /* NOLINT(cert-env33-c): a test's own words */
-    assert_non_null(pipe);
-    if (fscanf(pipe, "%d", &number) != 1) number = 0; /* NOLINT(cert-err34-c) */
-    (void)pclose(pipe);
-    return number;
-}
-
 /* Its processes are killed, not its job: there is one. */
 static void lose_job(void *context, const struct tm_cloud_instance *instance)
 {
     (void)context;
     (void)instance;
-    assert_int_equal(number_of("kill -9 $(pgrep -f '^/bin/sh %s ') && echo 1"), 1);
+    assert_int_equal(suite_ask("kill -9 $(pgrep -f '^/bin/sh %s ') && echo 1", stand), 1);
 }
 
 static int alive(void *context)
 {
     (void)context;
-    return number_of("pgrep -fc '^/bin/sh %s '");
+    return suite_ask("pgrep -fc '^/bin/sh %s '", stand);
 }
 
 static void test_suite(void **state)
