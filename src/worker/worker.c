@@ -54,7 +54,7 @@ void tm_worker_destroy(struct tm_worker *w)
     if (w == NULL) return;
     tm_worker__copy_end(w);
     tm_worker__fetch_end(w);
-    tm_worker__serve_end(w);
+    tm_worker__reads_end(w);
     tm_worker__follow_end(w);
     tm_worker__serving_end(w);
     tm_worker__steps_deinit(w);

@@ -59,7 +59,7 @@ static void check_bounds(const struct tm_worker *w)
     assert(w->follow.count <= w->layer_count && w->follow.peer_count <= TM_MEMBERS_MAX);
     assert(w->follow.follower_count <= TM_MEMBERS_MAX && (w->follow.number != 0 || w->follow.count == 0));
     assert(w->copies.count <= w->copies.capacity && w->copies.bytes <= w->copies.bytes_max);
-    assert(w->served != NULL || w->served_size == 0);
+    assert(w->reads.count <= w->reads.capacity && (w->reads.list != NULL || w->reads.bytes == 0));
 }
 
 /* One step at a time: computed, then held, then applied. */

@@ -258,41 +258,16 @@ void tm_worker__file_got(struct tm_worker *w, int64_t now_ms, uint64_t set, uint
 
 /* ---- serving ---- */
 
-void tm_worker__serve_end(struct tm_worker *w)
-{
-    tm_free(w->served);
-    w->served = NULL;
-    w->served_size = 0;
-}
-
-/* The layer's bytes as of its step, made once and kept for the next chunk; NULL: not ours to give. */
+/* The layer's bytes as of its step; NULL: not ours to give. */
 static const uint8_t *live_bytes(struct tm_worker *w, const Tmw__FetchRequest *body, uint64_t *out_size)
 {
     const struct held_layer *held = body->layer < w->layer_count ? &w->layers[body->layer] : NULL;
+    struct tm_hash wanted = {.low = body->hash_low, .high = body->hash_high};
     bool standing_still = w->phase != TM_WORKER_RUNNING && w->applying == 0;
     if (held == NULL || !held->have || held->step != body->step || !held->hashed || !standing_still) return NULL;
-    if (!tm_hash_equal(held->hash, (struct tm_hash){.low = body->hash_low, .high = body->hash_high})) return NULL;
-    const void *seen = w->engine.view_layer != NULL ? w->engine.view_layer(w->engine.context, body->layer) : NULL;
-    if (seen != NULL) {
-        *out_size = w->engine.layer_bytes(w->engine.context, body->layer);
-        return seen;
-    }
-    if (w->served == NULL || w->served_layer != body->layer || w->served_step != body->step) {
-        tm_worker__serve_end(w);
-        uint64_t size = w->engine.layer_bytes(w->engine.context, body->layer);
-        uint8_t *data = tm_alloc(size + 1);
-        if (data == NULL) return NULL;
-        if (w->engine.export_layer(w->engine.context, body->layer, data, size) != 0) {
-            tm_free(data);
-            return NULL;
-        }
-        w->served = data;
-        w->served_size = size;
-        w->served_layer = body->layer;
-        w->served_step = body->step;
-    }
-    *out_size = w->served_size;
-    return w->served;
+    if (!tm_hash_equal(held->hash, wanted)) return NULL;
+    const uint8_t *bytes = tm_worker__layer_bytes(w, body->layer, out_size);
+    return tm_hash_equal(held->hash, wanted) ? bytes : NULL;
 }
 
 static const uint8_t *copy_bytes(const struct tm_worker *w, const Tmw__FetchRequest *body, uint64_t *out_size)

@@ -69,7 +69,7 @@ static struct followed *make_version(struct tm_worker *w, uint32_t layer)
     if (!mine || w->layers[layer].step != w->applied || w->serving.bytes + size > w->options.copy_bytes_max)
         return NULL;
     struct followed *served = free_place(w);
-    uint8_t *data = served == NULL ? NULL : tm_alloc(size + 1);
+    uint8_t *data = served == NULL ? NULL : tm_alloc_pages(size + 1);
     if (data == NULL || w->engine.export_layer(w->engine.context, layer, data, size) != 0) {
         tm_free(data);
         return NULL;
@@ -94,7 +94,7 @@ void tm_worker__keep_gradients(struct tm_worker *w, uint64_t step, double norm)
         uint64_t size = w->engine.gradient_bytes(w->engine.context, served->layer);
         bool next = step == served->step + served->gradient_count + 1;
         uint8_t *data = NULL;
-        if (next && w->serving.bytes + size <= w->options.copy_bytes_max) data = tm_alloc(size + 1);
+        if (next && w->serving.bytes + size <= w->options.copy_bytes_max) data = tm_alloc_pages(size + 1);
         if (data == NULL || w->engine.export_gradient(w->engine.context, served->layer, data, size) != 0 ||
             tm_grow((void **)&served->gradients, &served->gradient_capacity, served->gradient_count + 1,
                     sizeof *served->gradients, 1 << 16) != 0) {
@@ -341,7 +341,7 @@ static bool take_chunk(uint8_t **data, uint64_t *size, uint64_t *received, const
 {
     if (body->total == 0 || body->total > most || body->offset != *received) return false;
     if (*data == NULL) {
-        *data = tm_alloc(body->total + 1);
+        *data = tm_alloc_pages(body->total + 1);
         *size = body->total;
         if (*data == NULL) return false;
     }

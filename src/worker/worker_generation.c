@@ -10,24 +10,6 @@
 
 /* ---- reporting ---- */
 
-static bool hash_layer(struct tm_worker *w, uint32_t layer)
-{
-    assert(layer < w->layer_count && w->layers[layer].have);
-    assert(w->applying == 0);
-    struct held_layer *held = &w->layers[layer];
-    if (held->hashed) return true;
-    uint64_t size = w->engine.layer_bytes(w->engine.context, layer);
-    const void *seen = w->engine.view_layer != NULL ? w->engine.view_layer(w->engine.context, layer) : NULL;
-    void *data = seen == NULL ? tm_alloc(size + 1) : NULL;
-    bool good = seen != NULL || (data != NULL && w->engine.export_layer(w->engine.context, layer, data, size) == 0);
-    if (good) {
-        held->hash = tm_hash_of(seen != NULL ? seen : data, size);
-        held->hashed = true;
-    }
-    tm_free(data);
-    return good;
-}
-
 static bool report_layers(struct tm_worker *w, struct tm_arena *arena, Tmw__Report *body)
 {
     Tmw__LayerState *states = tm_arena_alloc(arena, (w->layer_count + 1) * sizeof *states);
@@ -35,7 +17,8 @@ static bool report_layers(struct tm_worker *w, struct tm_arena *arena, Tmw__Repo
     if (states == NULL || body->layers == NULL) return false;
     for (uint32_t l = 0; l < w->layer_count; l++) {
         if (!w->layers[l].have) continue;
-        if (!hash_layer(w, l)) return false;
+        uint64_t size;
+        if (!w->layers[l].hashed && tm_worker__layer_bytes(w, l, &size) == NULL) return false;
         Tmw__LayerState *state = &states[body->n_layers];
         tmw__layer_state__init(state);
         state->layer = l;
@@ -114,7 +97,7 @@ void tm_worker__fence(struct tm_worker *w, uint64_t generation)
              generation, w->applied);
     w->drain_step = 0;
     tm_worker__fetch_end(w);
-    tm_worker__serve_end(w);
+    tm_worker__reads_end(w);
     if (!TM_PLANTED(snapshot_leak)) tm_worker__copy_end(w);
 }
 
@@ -245,7 +228,7 @@ void tm_worker__on_start(struct tm_worker *w, int64_t now_ms, const tm_message *
         w->engine.drop_layer(w->engine.context, l);
         w->layers[l] = (struct held_layer){.have = false};
     }
-    tm_worker__serve_end(w);
+    tm_worker__reads_end(w);
     tm_worker__follow_end(w);
     tm_worker__serving_end(w);
     if (w->log_steps) tm_step_list_drop_after(&w->steps_told, w->base); /* of a past that was given up */

@@ -29,6 +29,19 @@ struct held_layer {
     struct tm_hash hash; /* where hashed */
 };
 
+/* Layers that were read from the engine while it stands still. */
+struct layer_read {
+    uint32_t layer;
+    struct tm_hash hash;
+    struct tm_block *block;
+};
+struct layer_reads {
+    struct layer_read *list;
+    size_t count;
+    size_t capacity;
+    uint64_t bytes;
+};
+
 /* Flags and shares of one step, as they come in. */
 struct ballot {
     uint64_t step;
@@ -233,10 +246,7 @@ struct tm_worker {
     size_t fetch_count;
     uint64_t progress;
     uint64_t fetched_bytes;
-    uint8_t *served; /* the layer served last */
-    uint64_t served_size;
-    uint32_t served_layer;
-    uint64_t served_step;
+    struct layer_reads reads;
 
     /* copies */
     struct tm_block_pool *blocks;
@@ -299,7 +309,13 @@ void tm_worker__fetch_end(struct tm_worker *w);
 void tm_worker__on_fetch_request(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
 void tm_worker__on_fetch_data(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
 void tm_worker__on_fetch_refused(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
-void tm_worker__serve_end(struct tm_worker *w);
+
+/* worker_reads.c */
+/* The bytes of a layer that is held, as of its step, which is then hashed; no step is being applied. They stay until
+ * the next call, or longer. NULL: out of memory, or the engine failed. */
+const uint8_t *tm_worker__layer_bytes(struct tm_worker *w, uint32_t layer, uint64_t *out_size);
+/* Training goes on, or a fence came: what was read is forgotten. */
+void tm_worker__reads_end(struct tm_worker *w);
 
 /* worker_follow.c */
 void tm_worker__on_follow(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
