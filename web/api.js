@@ -11,13 +11,19 @@ export async function ask(method, path, body, type) {
   if (!answer.ok) throw new ApiError(answer.status, document?.error ?? `answered ${answer.status}`);
   return document;
 }
+// JSON lines, such as events.
+export async function lines(path) {
+  const answer = await fetch(path, { cache: "no-store" });
+  if (!answer.ok) throw new ApiError(answer.status, `answered ${answer.status}`);
+  return (await answer.text()).split("\n").filter(Boolean).map((line) => JSON.parse(line));
+}
 export const get = (path) => ask("GET", path);
 export const post = (path, body = "", type = "text/plain") => ask("POST", path, body, type);
 export const jobPath = (name, rest) => `/v1/jobs/${encodeURIComponent(name)}/${rest}`;
 
 // `handlers`: event(e), status(s), away(), open(), lost(). EventSource comes back by itself, with the last number it has.
 export function follow(name, after, handlers) {
-  const source = new EventSource(jobPath(name, `events?status=1&after=${after}`));
+  const source = new EventSource(jobPath(name, `events?status=1&brief=1&after=${after}`));
   source.onmessage = (m) => handlers.event(JSON.parse(m.data));
   source.addEventListener("status", (m) => handlers.status(JSON.parse(m.data)));
   source.addEventListener("away", () => handlers.away());

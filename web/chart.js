@@ -1,6 +1,6 @@
 // Small charts in SVG: lines over time with what was read at the pointer, lanes of instances, points of plans.
 import { h, fill } from "./dom.js";
-import { span } from "./format.js";
+import { span, usd } from "./format.js";
 
 const LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 22;
 
@@ -70,7 +70,7 @@ export function lineChart(options) {
     const x = (t) => LEFT + (t / end) * (width - LEFT - RIGHT);
     const y = (v) => height - BOTTOM - ((v - min) / (max - min)) * (height - TOP - BOTTOM);
     frame(svg, width, height, x, y, timeTicks(end, Math.max(2, Math.floor(width / 110))), ticks(min, max, 4).filter((t) => t <= max), shortSpan, text);
-    for (const p of data.pauses ?? []) svg.append(h("rect.pause", { x: x(p.from_s), width: Math.max(1, x(p.to_s) - x(p.from_s)), y: TOP, height: height - TOP - BOTTOM }));
+    drawPauses(svg, data.pauses ?? [], end, x, height);
     if (data.fan) svg.append(h("path.area", { class: "f3", d: `M${x(data.fan.from_s)} ${y(data.fan.from)}L${x(data.fan.low_s)} ${y(data.fan.to)}L${x(data.fan.high_s)} ${y(data.fan.to)}Z` }, h("title", {}, "forecast: done between here, with four chances in five")));
     for (const s of data.series) {
       const d = pathOf(data.x, s.y, x, y, options.stepped);
@@ -79,6 +79,16 @@ export function lineChart(options) {
     }
     pointer(svg, el, data, x, text, width, height);
   });
+}
+
+// Where there are too many to tell apart, each piece is as dark as its share of time that training stood still.
+const PAUSES_APART = 120;
+function drawPauses(svg, list, end, x, height) {
+  const add = (from, to, share) => svg.append(h("rect.pause", { x: x(from), width: Math.max(1, x(to) - x(from)), y: TOP, height: height - TOP - BOTTOM, "fill-opacity": share.toFixed(2) }));
+  if (list.length <= PAUSES_APART) { for (const p of list) add(p.from_s, p.to_s, 1); return; }
+  const piece = end / PAUSES_APART, stood = new Array(PAUSES_APART).fill(0);
+  for (const p of list) for (let i = Math.max(0, Math.floor(p.from_s / piece)); i < PAUSES_APART && i * piece < p.to_s; i++) stood[i] += Math.max(0, Math.min(p.to_s, (i + 1) * piece) - Math.max(p.from_s, i * piece));
+  stood.forEach((s, i) => { if (s > piece / 100) add(i * piece, (i + 1) * piece, Math.min(1, s / piece)); });
 }
 
 function pointer(svg, el, data, x, text, width, height) {
@@ -105,8 +115,8 @@ export function keys(series) { return h("div.keys", { "aria-hidden": "true" }, s
 
 // When each instance was there. data: {end, instances}
 export function lanes() {
-  const label = (d) => `When each of ${d.instances.length} instances was there`;
   const shown = (d) => d.instances.slice(-40);
+  const label = (d) => `When instances were there: ${d.instances.length > 40 ? `the last 40 of ${d.instances.length}` : d.instances.length}`;
   const el = h("div", {});
   let current = null, size = 0;
   el.update = (d) => {
@@ -130,6 +140,42 @@ export function lanes() {
       svg.append(bar);
       if (Number.isFinite(one.notice_s)) svg.append(h("rect.noticed", { x: x(one.notice_s), y: y + 1, rx: 2, height: 9, width: Math.max(2, x(to) - x(one.notice_s)) }));
       if (one.state === "lost" || one.state === "preempted") svg.append(h("path.cut", { d: `M${x(to) - 3} ${y + 2}l6 7M${x(to) + 3} ${y + 2}l-6 7` }));
+    });
+  }
+}
+
+// Pools over time, a lane for each: what was wanted, what was there, and what it had cost by then, all to one scale.
+// data: {end, pools: [{pool, usd, points: [[time_s, want, here, usd]]}]}
+const LANE = 78, POOLS_SHOWN = 12;
+export function poolLanes() {
+  const el = h("div", {});
+  const chosen = (d) => [...d.pools].sort((a, b) => b.usd - a.usd).slice(0, POOLS_SHOWN);
+  const now = (p) => p.points[p.points.length - 1] ?? [0, 0, 0, 0];
+  const words = (p) => `${p.pool}: ${now(p)[2]} of ${now(p)[1]} wanted, ${usd(p.usd)}`;
+  let current = null, size = 0;
+  el.update = (d) => {
+    if (d.pools.length === 0) { fill(el, h("p.soft", {}, "nothing was asked for yet")); current = null; return; }
+    const height = BOTTOM + chosen(d).length * LANE;
+    if (current === null || size !== height) {
+      size = height;
+      current = box((data) => "Pools over time. " + chosen(data).map(words).join("; "), height, (svg, data, width) => draw(svg, chosen(data), data.end, width, height));
+      fill(el, current);
+    }
+    current.update(d);
+  };
+  return el;
+  function draw(svg, list, end, width, height) {
+    const most = Math.max(1, ...list.flatMap((p) => p.points.map((v) => Math.max(v[1], v[2])))), dearest = Math.max(1e-9, ...list.map((p) => p.usd));
+    const x = (t) => LEFT + (t / Math.max(end, 1e-9)) * (width - LEFT - RIGHT);
+    frame(svg, width, height, x, (v) => v, timeTicks(end, Math.max(2, Math.floor(width / 110))), [], shortSpan, String);
+    list.forEach((p, i) => {
+      const bottom = (i + 1) * LANE, room = LANE - 24, points = [...p.points, [end, now(p)[1], now(p)[2], p.usd]], xs = points.map((v) => v[0]);
+      const y = (v) => bottom - (v / most) * room, money = (v) => bottom - (v / dearest) * room;
+      const there = pathOf(xs, points.map((v) => v[2]), x, y, true);
+      svg.append(h("line.gridline", { x1: LEFT, x2: width - RIGHT, y1: bottom, y2: bottom }), h("text", { x: LEFT - 6, y: y(most) + 8, "text-anchor": "end" }, String(most)), h("text", { x: LEFT - 6, y: bottom, "text-anchor": "end" }, "0"));
+      svg.append(h("path.area", { class: "f1", d: `${there}V${bottom}H${x(xs[0]).toFixed(1)}Z` }), h("path.line.s1", { d: there }));
+      svg.append(h("path.line.s3.dash", { d: pathOf(xs, points.map((v) => v[1]), x, y, true) }), h("path.line.s2", { d: pathOf(xs, points.map((v) => v[3]), x, money) }));
+      svg.append(h("text.lead", { x: LEFT + 4, y: i * LANE + 15 }, p.pool), h("text", { x: width - RIGHT, y: i * LANE + 15, "text-anchor": "end" }, `${now(p)[2]} of ${now(p)[1]} wanted · ${usd(p.usd)}`));
     });
   }
 }

@@ -17,6 +17,9 @@ export function h(tag, props, ...children) {
 
 export function fill(el, ...children) { el.replaceChildren(...children.flat().filter((c) => c !== null && c !== undefined && c !== false)); }
 
+// A wide thing that scrolls sideways where the screen is narrow, by keyboard, too.
+export function wide(label, ...children) { return h("div.scroll", { tabindex: "0", role: "region", "aria-label": label }, ...children); }
+
 export function put(el, text) { if (el.textContent !== String(text)) el.textContent = text; }
 
 // Asks before something is done; resolves to the value of the button, or "" where it was closed.

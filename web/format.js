@@ -25,6 +25,8 @@ export function span(s) {
   if (s < 172800) return Math.floor(s / 3600) + "h " + String(Math.floor((s % 3600) / 60)).padStart(2, "0") + "m";
   return Math.floor(s / 86400) + "d " + Math.floor((s % 86400) / 3600) + "h";
 }
+// "5m to 8m"
+export function between(low_s, high_s) { return `${span(low_s)} to ${span(high_s)}`; }
 export function clock(ms) { return new Date(ms).toLocaleTimeString("en-GB"); }
 export function day(ms) { return new Date(ms).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" }); }
 export function percent(x) { return known(x) ? (x * 100).toFixed(x < 0.1 ? 1 : 0) + "%" : "–"; }

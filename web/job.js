@@ -1,24 +1,24 @@
 // One run, live: what it is doing, on what, at which cost; its curves, pauses, events and logs.
-import { h, fill, put, confirm } from "./dom.js";
-import { get, post, follow, jobPath } from "./api.js";
-import { lineChart, lanes, keys } from "./chart.js";
+import { h, fill, put, wide, confirm } from "./dom.js";
+import { get, lines, post, follow, jobPath } from "./api.js";
+import { lineChart, lanes, poolLanes, keys } from "./chart.js";
 import { layoutGrid } from "./layout.js";
 import { steering, copyCard, poolCard } from "./steer.js";
 import * as f from "./format.js";
 
-const HISTORY_MS = 4000, EVENTS_KEPT = 3000, EVENTS_SHOWN = 150, EVENTS_BEFORE = 6000, LOG_MS = 3000;
+const HISTORY_MS = 4000, EVENTS_KEPT = 20000, EVENTS_SHOWN = 100, EVENTS_BEFORE = 2000, EVENTS_PAGE = 2000, LOG_MS = 3000;
 
 export function jobView(main, name, app, say) {
-  const state = { status: null, prediction: {}, history: null, wanted: [], gone: false };
+  const state = { status: null, prediction: {}, history: null, gone: false };
   const head = header(name, app, state);
   const orders = steering(name, app, state);
-  const tiles = tileRow(state);
+  const tiles = tileRow();
   const layout = layoutGrid();
   const charts = chartCards();
   const pauses = pauseCard(), copies = copyCard(), pools = poolCard();
-  const events = eventCard();
+  const events = eventCard(name);
   const logs = logCard(name, state);
-  fill(main, head.el, orders.el, tiles.el, h("div.stack", {}, layout), charts.el, h("div.grid2", {}, pauses.el, charts.lanes), h("div.grid2", {}, pools.el, copies.el), h("div.stack", {}, events.el, logs.el));
+  fill(main, head.el, orders.el, tiles.el, h("div.stack", {}, layout), charts.el, h("div.stack", {}, charts.pools), h("div.grid2", {}, pools.el, copies.el), h("div.grid2", {}, pauses.el, charts.lanes), h("div.stack", {}, events.el, logs.el));
   let source = null, timer = 0, frame = 0, due = false;
 
   // However fast events come, the page is drawn once a frame.
@@ -36,7 +36,9 @@ export function jobView(main, name, app, say) {
     try {
       state.history = await get(jobPath(name, "history?points=360"));
       if (state.gone) return;
-      charts.update(state.history, state.prediction, state.status, state.wanted); pauses.update(state.history);
+      await breath();
+      pauses.update(state.history);
+      await charts.update(state.history, state.prediction, state.status);
     } catch { /* the next one may be luckier: a coordinator that restarts */ }
     if (!state.gone && state.status?.live) timer = setTimeout(readHistory, HISTORY_MS);
   };
@@ -62,7 +64,6 @@ export function jobView(main, name, app, say) {
     source = follow(name, Math.max(0, state.status.sequence - EVENTS_BEFORE), {
       event: (e) => {
         copies.take(e);
-        if (e.kind === "rent") state.wanted.push([e.utc_ms, e.rent.want_spot + e.rent.want_on_demand]);
         if (events.take(e)) later();
       },
       status: onStatus,
@@ -108,7 +109,7 @@ function header(name, app, state) {
 
 // ---- numbers ----
 
-function tileRow(state) {
+function tileRow() {
   const made = {};
   const tile = (key, label, wide) => {
     made[key] = { value: h("div.value", {}), note: h("div.note", {}), extra: h("div", {}) };
@@ -120,10 +121,10 @@ function tileRow(state) {
   const set = (key, value, note) => { put(made[key].value, value); put(made[key].note, note); };
   return { el, update: (s, prediction) => {
     const steps = s.job.steps, done = s.steps.committed, rate = s.steps.per_s;
-    const left = rate > 0 && done < steps && s.live ? (steps - done) / rate : null;
+    const left = s.live ? s.left_s : null;
     bar.max = Math.max(1, steps); bar.value = done;
     const planned = prediction?.run?.time_s;
-    set("steps", `${f.count(done)} of ${f.count(steps)} steps`, [f.percent(steps ? done / steps : 0), left === null ? "" : `${f.span(left)} left${between(forecast(state.history, done, steps))}, done at ${f.day(Date.now() + left * 1000)}`, planned ? `planned ${f.span(planned)} in the cloud` : "", s.deadline_s ? `deadline ${f.span(s.deadline_s)} in the cloud` : ""].filter(Boolean).join(" · "));
+    set("steps", `${f.count(done)} of ${f.count(steps)} steps`, [f.percent(steps ? done / steps : 0), left === null ? "" : `${f.span(left)} left${between(s)}, done at ${f.day(Date.now() + left * 1000)}`, planned ? `planned ${f.span(planned)} in the cloud` : "", s.deadline_s ? `deadline ${f.span(s.deadline_s)} in the cloud` : ""].filter(Boolean).join(" · "));
     set("loss", f.loss(s.loss), s.steps.step_s ? `step time ${f.span(s.steps.step_s)}` : "");
     set("rate", s.live ? `${f.short(rate)} steps/s` : "–", s.live && s.tokens_per_s ? `${f.short(s.tokens_per_s)} tokens/s` : s.job.samples_per_step ? `${f.count(s.job.samples_per_step)} samples a step` : "");
     const less = f.less(s.bill_usd, s.on_demand_usd);
@@ -143,20 +144,26 @@ function chartCards() {
   const rate = lineChart({ title: "Throughput", value: (v) => f.short(v), fromZero: true, area: true });
   const fleet = lineChart({ title: "Instances", value: (v) => String(Math.round(v)), fromZero: true, stepped: true, area: true });
   const cost = lineChart({ title: "Cost", value: f.usd, fromZero: true });
-  const when = lanes();
+  const when = lanes(), places = poolLanes();
   const el = h("div.grid2.charts", {}, card("Progress and forecast", progress, keys([["k1", "steps"], ["k3", "plan"]])), card("Loss", loss), card("Throughput (steps/s)", rate, keys([["k1", "steps/s"]])),
     card("Instances", fleet, keys([["k1", "running"], ["k3", "wanted"], ["k2", "with notice"]])), card("Cost", cost, keys([["k1", "paid"], ["k2", "on-demand"], ["k3", "plan"]])));
-  return { el, lanes: card("Instances over time", when, keys([["k1", "spot"], ["k3", "on-demand"], ["k2", "notice"]])), update: (hist, prediction, status, wanted) => {
+  return { el, lanes: card("Instances over time", when, keys([["k1", "spot"], ["k3", "on-demand"], ["k2", "notice"]])), pools: card("Pools over time", places, keys([["k1", "there"], ["k3", "wanted"], ["k2", "cost so far"]])), update: async (hist, prediction, status) => {
     const end = hist.wall_s, p = hist.progress;
     progress.update(progressData(hist, prediction, status));
+    await breath();
     loss.update({ x: p.time_s, end, series: [{ name: "loss", y: p.loss, class: "s1" }], pauses: hist.pauses });
+    await breath();
     const rates = throughput(p, end);
     rate.update({ x: rates.x, end, series: [{ name: "steps/s", y: rates.y, class: "s1" }], pauses: hist.pauses });
+    await breath();
     const extend = (list) => (list.length ? [...list, list[list.length - 1]] : list);
     const fx = hist.fleet.time_s.length ? [...hist.fleet.time_s, end] : [];
     const series0 = [{ name: "running", y: extend(hist.fleet.here), class: "s1" }, { name: "with notice", y: extend(hist.fleet.noticed), class: "s2" }];
-    if (wanted.length) series0.push({ name: "wanted", y: fx.map((t) => wantedAt(wanted, status, t)), class: "s3", dashed: true });
+    if (hist.pools?.length) series0.push({ name: "wanted", y: wantedAt(hist.pools, fx), class: "s3", dashed: true });
     fleet.update({ x: fx, end, series: series0 });
+    await breath();
+    places.update({ end, pools: hist.pools ?? [] });
+    await breath();
     // The curve has a point where the cloud billed; the status has the newest word.
     const now = status && status.bill_usd !== null && hist.bill.time_s.length > 0;
     const x = now ? [...hist.bill.time_s, end] : hist.bill.time_s, add = (list, v) => (now ? [...list, v] : list);
@@ -164,34 +171,30 @@ function chartCards() {
     const highest = Math.max(...series.flatMap((s) => s.y.filter(Number.isFinite)), 0), planned = prediction?.run?.bill_usd;
     if (planned && planned < 3 * highest) series.push({ name: "plan, in the end", y: x.map(() => planned), class: "s3", dashed: true });
     cost.update({ x, end, series });
+    await breath();
     when.update({ end, instances: hist.instances });
   } };
 }
 
-// What was wanted at a time of the run: of orders to rent, the last before it.
-function wantedAt(wanted, status, t) {
-  let last = null;
-  for (const [utc_ms, count] of wanted) { if ((utc_ms - status.begun_utc_ms) / 1000 > t) break; last = count; }
-  return last;
+// Between two charts the page may do something else: no update holds it up for long.
+const breath = () => new Promise((resolve) => setTimeout(resolve));
+
+// What was wanted of all pools at each of these times, which rise.
+function wantedAt(pools, times) {
+  const at = pools.map(() => 0);
+  return times.map((t) => {
+    pools.forEach((p, i) => { while (at[i] < p.points.length && p.points[at[i]][0] <= t) at[i]++; });
+    return sum(pools.map((p, i) => (at[i] > 0 ? p.points[at[i] - 1][1] : 0)));
+  });
 }
 
-// When it will be done if it goes on as it did: from how throughput varied so far, pauses among it. {low_s, high_s} from now, with
-// four chances in five; null: too little is known.
-export function forecast(hist, done, steps) {
-  if (!hist || done >= steps) return null;
-  const rates = throughput(hist.progress, hist.wall_s), n = rates.y.length;
-  if (n < 8) return null;
-  const mean = sum(rates.y) / n, spread = Math.sqrt(sum(rates.y.map((r) => (r - mean) ** 2)) / n), each_s = hist.wall_s / n;
-  if (!(mean > 0)) return null;
-  const left = (steps - done) / mean, off = (1.28 * spread) / mean / Math.sqrt(Math.max(1, left / each_s)) + 1.28 * spread / mean / Math.sqrt(n);
-  return { low_s: left / (1 + off), high_s: left / Math.max(0.2, 1 - off) };
-}
-const between = (c) => (c ? ` (${f.span(c.low_s)} to ${f.span(c.high_s)})` : "");
+// When it will be done if it goes on as it did, with four chances in five.
+const between = (s) => (s.left_low_s === null || s.left_high_s === null ? "" : ` (${f.between(s.left_low_s, s.left_high_s)})`);
 
 // Committed steps, the plan's straight line, and the fan of when it will be done.
 function progressData(hist, prediction, status) {
   const p = hist.progress, end = hist.wall_s, steps = status?.job.steps ?? 0, done = status?.steps.committed ?? 0;
-  const fan = status?.live ? forecast(hist, done, steps) : null, planned = (prediction?.run?.time_s ?? 0) / (status?.job.speed || 1);
+  const fan = status?.live && status.left_low_s !== null && status.left_high_s !== null ? { low_s: status.left_low_s, high_s: status.left_high_s } : null, planned = (prediction?.run?.time_s ?? 0) / (status?.job.speed || 1);
   const x = [...p.time_s], y = [...p.step];
   if (status?.live && x.length) { x.push(end); y.push(done); }
   const ahead = fan && end + fan.high_s < 20 * end ? fan : null, until = Math.max(end, ahead ? end + ahead.high_s : 0, planned && planned < 3 * end ? planned : 0);
@@ -221,7 +224,7 @@ const causes = { waiting: "waiting for instances", start: "start", loss: "preemp
 
 function pauseCard() {
   const body = h("tbody", {}), note = h("span.soft.small", {});
-  const el = h("section.card", { "aria-labelledby": "pauses-title" }, h("div.row", {}, h("h2", { id: "pauses-title" }, "Pauses"), h("span.grow"), note), h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Cause"), ["Count", "Median", "Longest", "Total"].map((t) => h("th.num", { scope: "col" }, t)))), body));
+  const el = h("section.card", { "aria-labelledby": "pauses-title" }, h("div.row", {}, h("h2", { id: "pauses-title" }, "Pauses"), h("span.grow"), note), wide("Pauses, in numbers", h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Cause"), ["Count", "Median", "Longest", "Total"].map((t) => h("th.num", { scope: "col" }, t)))), body)));
   return { el, update: (hist) => {
     const by = new Map();
     for (const p of hist.pauses) { if (!by.has(p.cause)) by.set(p.cause, []); by.get(p.cause).push(p.to_s - p.from_s); }
@@ -238,21 +241,49 @@ const sum = (list) => list.reduce((a, b) => a + b, 0);
 
 // ---- events ----
 
-function eventCard() {
-  const kept = [];
+function eventCard(name) {
+  let kept = [];
   const hidden = new Set(), kinds = new Map();
-  let text = "", changed = true, shown = EVENTS_SHOWN;
+  let text = "", changed = true, shown = EVENTS_SHOWN, first = Infinity; // the oldest number that was asked for
   const list = h("ol", {}), chips = h("div.chips", { role: "group", "aria-label": "Kinds of events" });
   const search = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter events by text", oninput: () => { text = search.value.toLowerCase(); changed = true; draw(); } });
-  const more = h("button", { type: "button", onclick: () => { shown += 500; changed = true; draw(); } }, "Show older ones");
+  const more = h("button", { type: "button", onclick: () => older() }, "Show older ones");
   const el = h("section.card", { "aria-labelledby": "events-title" }, h("div.row", {}, h("h2", { id: "events-title" }, "Events"), h("span.grow"), search), chips, h("div.events", { tabindex: "0", "aria-label": "Events, newest first", role: "region" }, list, more));
+  const brief = (e) => ({ sequence: e.sequence, utc_ms: e.utc_ms, kind: e.kind, text: e.text });
+  const seen = (e) => kinds.set(e.kind, (kinds.get(e.kind) ?? 0) + 1);
+  const fits = (e) => !hidden.has(e.kind) && (!text || e.text.toLowerCase().includes(text));
   function take(e) {
+    first = Math.min(first, e.sequence);
     if (e.quiet) return false;
-    kept.push({ sequence: e.sequence, utc_ms: e.utc_ms, kind: e.kind, text: e.text });
-    if (kept.length > EVENTS_KEPT) kept.splice(0, kept.length - EVENTS_KEPT);
-    kinds.set(e.kind, (kinds.get(e.kind) ?? 0) + 1);
+    kept.push(brief(e));
+    if (kept.length > EVENTS_KEPT) kept = kept.slice(-EVENTS_KEPT / 2);
+    seen(e);
     return changed = true;
   }
+  // Those from before the page was opened come page by page.
+  async function older() {
+    shown += 400;
+    if (kept.filter(fits).length < shown && first > 1) {
+      more.disabled = true;
+      try {
+        const after = Math.max(0, first - 1 - EVENTS_PAGE), found = [];
+        for (let from = after; from < first - 1;) {
+          const page = await lines(jobPath(name, `events?brief=1&after=${from}&limit=${first - 1 - from}`));
+          if (page.length === 0) break;
+          found.push(...page);
+          from = page[page.length - 1].sequence;
+        }
+        first = after + 1;
+        const loud = found.filter((e) => !e.quiet);
+        loud.forEach(seen);
+        kept = [...loud.map(brief), ...kept];
+      } catch { /* the button is still there */ }
+      more.disabled = false;
+    }
+    changed = true;
+    draw();
+  }
+  const row = (e) => h("li", { "data-sequence": String(e.sequence) }, h("time", { datetime: new Date(e.utc_ms).toISOString(), title: f.day(e.utc_ms) }, f.clock(e.utc_ms)), h("span.kind", {}, e.kind.replaceAll("_", " ")), h("span", {}, e.text));
   function draw() {
     if (!changed) return;
     changed = false;
@@ -264,12 +295,22 @@ function eventCard() {
         changed = true; draw();
       } }, kind.replaceAll("_", " "))));
     }
-    const fit = kept.filter((e) => !hidden.has(e.kind) && (!text || e.text.toLowerCase().includes(text)));
-    const rows = fit.slice(-shown).reverse();
-    more.hidden = fit.length <= shown;
-    const have = new Map([...list.children].map((li) => [li.dataset.sequence, li]));
-    fill(list, rows.map((e) => have.get(String(e.sequence)) ?? h("li", { "data-sequence": String(e.sequence) }, h("time", { datetime: new Date(e.utc_ms).toISOString(), title: f.day(e.utc_ms) }, f.clock(e.utc_ms)), h("span.kind", {}, e.kind.replaceAll("_", " ")), h("span", {}, e.text))));
+    const rows = [];
+    let i = kept.length - 1;
+    for (; i >= 0 && rows.length < shown; i--) if (fits(kept[i])) rows.push(kept[i]);
+    more.hidden = i < 0 && first <= 1;
+    place(rows);
     if (rows.length === 0) fill(list, h("li", {}, h("span.soft", {}, kept.length ? "none fits" : "none yet")));
+  }
+  // Only what is new is made, and what is not shown any more goes: the rest stays where it is.
+  function place(rows) {
+    const wanted = new Set(rows.map((e) => String(e.sequence)));
+    for (const li of [...list.children]) if (!wanted.has(li.dataset.sequence)) li.remove();
+    let at = list.firstChild;
+    for (const e of rows) {
+      if (at?.dataset.sequence === String(e.sequence)) at = at.nextSibling;
+      else list.insertBefore(row(e), at);
+    }
   }
   return { el, take, draw };
 }

@@ -1,5 +1,5 @@
 // All runs that are known here.
-import { h, fill } from "./dom.js";
+import { h, fill, wide } from "./dom.js";
 import { get } from "./api.js";
 import * as f from "./format.js";
 
@@ -9,8 +9,8 @@ export function jobsView(main) {
   const table = h("tbody", {});
   const note = h("p.soft.small", {});
   const empty = h("div.card.empty", { hidden: true }, h("h2", {}, "No runs yet"), h("p", {}, "Start one with ", h("code", {}, "tidemill run JOB.yaml"), ", or see what to rent under ", h("a", { href: "#/plan" }, "Plan"), "."));
-  const head = ["Job", "Progress", "Loss", "Throughput", "Cost", "per million samples", "Left", "Instances"];
-  const card = h("div.card", {}, h("div.scroll", {}, h("table.jobs", {}, h("thead", {}, h("tr", {}, head.map((t, i) => h("th", { class: i > 1 ? "num" : "", scope: "col" }, t)))), table)));
+  const head = ["Job", "Progress", "Loss", "Throughput", "Cost", "per million samples", "Done in", "Instances"];
+  const card = h("div.card", {}, wide("All jobs", h("table.jobs", {}, h("thead", {}, h("tr", {}, head.map((t, i) => h("th", { class: i > 1 ? "num" : "", scope: "col" }, t)))), table)));
   fill(main, h("div.row", {}, h("h1", {}, "Jobs"), h("span.grow"), note), h("div.stack", {}, h("span"), card, empty));
   let timer = 0, gone = false, shown = "";
   const refresh = async () => {
@@ -36,6 +36,9 @@ export function jobsView(main) {
   return () => { gone = true; clearTimeout(timer); };
 }
 
+// With four chances in five.
+function interval(j) { return j.left_low_s === null || j.left_high_s === null ? null : h("div.small.soft.interval", { title: "with four chances in five" }, f.between(j.left_low_s, j.left_high_s)); }
+
 function row(j) {
   const less = f.less(j.bill_usd, j.on_demand_usd);
   const cell = (label, ...text) => h("td.num", { "data-label": label }, ...text);
@@ -47,6 +50,6 @@ function row(j) {
     cell("Throughput", j.live && j.steps_per_s ? `${f.short(j.steps_per_s)} steps/s` : "–", j.live && j.tokens_per_s ? h("div.small.soft", {}, `${f.short(j.tokens_per_s)} tokens/s`) : null),
     cell("Cost", f.usd(j.bill_usd), less === null ? null : h("div.small.soft", {}, `${less}% less than on-demand`)),
     cell("Per million samples", f.usd(j.usd_per_million_samples)),
-    cell("Left", j.left_s === null ? "–" : f.span(j.left_s), j.left_s === null ? null : h("div.small.soft", {}, "at " + f.day(Date.now() + j.left_s * 1000))),
+    cell("Done in", !j.live || j.left_s === null ? "–" : f.span(j.left_s), ...(!j.live || j.left_s === null ? [] : [interval(j), h("div.small.soft", {}, "at " + f.day(Date.now() + j.left_s * 1000))])),
     cell("Instances", j.live ? f.count(j.here) : "–", j.live && j.noticed ? h("div.small", {}, h("span.pill.warn", {}, `${j.noticed} with notice`)) : null));
 }

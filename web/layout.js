@@ -1,15 +1,15 @@
 // The layout as a grid: a row for each pipeline, a column for each stage, in each seat its instance.
-import { h, fill, put } from "./dom.js";
+import { h, fill, put, wide } from "./dom.js";
 import * as f from "./format.js";
 
-const DENSE = 60;
+const DENSE = 60, NOTICES_NAMED = 8;
 
 export function layoutGrid() {
-  const grid = h("div.seats", { role: "table", "aria-label": "Layout: pipelines and stages", tabindex: "0" });
+  const grid = h("div.seats", { role: "table", "aria-label": "Layout: pipelines and stages" });
   const spares = h("div.seats", {});
-  const note = h("p.soft.small", {});
+  const note = h("p.soft.small", {}), notices = h("p.small.notices", { hidden: true });
   const legend = h("div.legend", { "aria-hidden": "true" }, ["spot", "od", "notice", "gone"].map((k, i) => h("span", {}, h("span.key." + k), ["spot", "on-demand", "has a preemption notice", "gone"][i])));
-  const el = h("section.card", { "aria-labelledby": "layout-title" }, h("div.row", {}, h("h2", { id: "layout-title" }, "Layout"), h("span.grow"), note), h("div.scroll", {}, grid), spares, legend);
+  const el = h("section.card", { "aria-labelledby": "layout-title" }, h("div.row", {}, h("h2", { id: "layout-title" }, "Layout"), h("span.grow"), note), wide("Layout", grid), spares, notices, legend);
   let shape = "", cells = [], spareCells = [], counting = [];
 
   el.update = (status) => {
@@ -26,6 +26,7 @@ export function layoutGrid() {
     l.seats.forEach((id, i) => draw(cells[i], id, byId.get(id), status));
     const free = status.instances.filter((i) => i.seat === "spare" && i.state !== "lost" && i.state !== "released");
     drawSpares(free, status, dense);
+    nameNotices(dense ? status.instances.filter((i) => i.state === "noticed" && i.leaves_utc_ms > 0) : []);
     put(note, `${f.plural(l.pipelines, "pipeline")} of ${f.plural(l.stages, "stage")}${l.spares ? ", " + f.plural(l.spares, "spare") : ""}`);
     legend.hidden = !status.live;
     el.tick();
@@ -35,16 +36,17 @@ export function layoutGrid() {
 
   function build(l, layers, dense) {
     grid.classList.toggle("dense", dense);
-    grid.style.gridTemplateColumns = `max-content repeat(${l.stages}, minmax(${dense ? 44 : 92}px, ${dense ? "1fr" : "230px"}))`;
+    // Many pipelines stand side by side, each a row of its own.
+    grid.style.gridTemplateColumns = dense ? `repeat(auto-fill, minmax(${Math.min(44 * l.stages + 44, 1200)}px, 1fr))` : `max-content repeat(${l.stages}, minmax(92px, 230px))`;
     const last = (s) => (s + 1 < l.stages ? l.first_layers[s + 1] : layers) - 1;
     cells = [];
-    const rows = [h("div", { role: "row", class: "contents" }, h("span.head", { role: "columnheader" }, "layers"), Array.from({ length: l.stages }, (_, s) => h("span.head", { role: "columnheader" }, dense ? `${l.first_layers[s]}–${last(s)}` : `stage ${s}: ${l.first_layers[s]}–${last(s)}`)))];
+    const rows = dense ? [] : [h("div", { role: "row", class: "contents" }, h("span.head", { role: "columnheader" }, "layers"), Array.from({ length: l.stages }, (_, s) => h("span.head", { role: "columnheader" }, `stage ${s}: ${l.first_layers[s]}–${last(s)}`)))];
     for (let p = 0; p < l.pipelines; p++) {
       const row = h("div", { role: "row" }, h("span.head", { role: "rowheader" }, dense ? `p${p}` : `pipeline ${p}`));
       for (let s = 0; s < l.stages; s++) { const cell = h("div.seat", { role: "cell" }); cells.push(cell); row.append(cell); }
       rows.push(row);
     }
-    for (const r of rows) r.style.display = "contents";
+    for (const r of rows) { if (dense) r.style.gridTemplateColumns = `34px repeat(${l.stages}, minmax(40px, 1fr))`; else r.style.display = "contents"; }
     fill(grid, rows);
   }
 
@@ -58,6 +60,13 @@ export function layoutGrid() {
     if (spares.children.length !== shown.length) fill(spares, shown);
   }
 
+  // Where seats are too small to say it.
+  function nameNotices(list) {
+    notices.hidden = list.length === 0;
+    const shown = list.slice(0, NOTICES_NAMED).map((one) => { const left = h("b.count", {}); counting.push([left, one.leaves_utc_ms]); return h("span.pill.warn", {}, `instance ${one.id} leaves in `, left); });
+    fill(notices, shown.flatMap((s) => [s, " "]), list.length > NOTICES_NAMED ? `and ${f.count(list.length - NOTICES_NAMED)} more` : null);
+  }
+
   function draw(cell, id, one, status, extra) {
     const gone = !one || one.state === "lost" || one.state === "released" || one.state === "preempted";
     const noticed = one?.state === "noticed" && one.leaves_utc_ms > 0;
@@ -67,13 +76,15 @@ export function layoutGrid() {
     const price = one?.price_usd_h ? `${f.usd(one.price_usd_h)}/h` : "";
     const where = one ? (one.pool ? String(one.pool) : `zone ${one.zone}`) : "";
     const text = past ? "was here last" : gone ? "gone" : [extra, one.spot ? "spot" : "on-demand", where, one.worker ? "" : "no worker yet"].filter(Boolean).join(" · ");
-    const key = `${id}|${text}|${price}|${noticed ? one.leaves_utc_ms : ""}`;
+    const key = `${dense(cell)}|${id}|${text}|${price}|${noticed ? one.leaves_utc_ms : ""}`;
     if (cell.dataset.key !== key) {
       cell.dataset.key = key;
       cell.title = `instance ${id}: ${text} ${price}`;
-      fill(cell, h("b", {}, String(id)), noticed ? h("span", {}, " leaves in ", h("span.count", {})) : h("span", {}, price ? " " + price : ""), h("span", {}, h("br"), text));
+      if (dense(cell)) put(cell, id);
+      else fill(cell, h("b", {}, String(id)), noticed ? h("span", {}, " leaves in ", h("span.count", {})) : h("span", {}, price ? " " + price : ""), h("span", {}, h("br"), text));
     }
-    if (noticed) counting.push([cell.querySelector(".count"), one.leaves_utc_ms]);
+    if (noticed && !dense(cell)) counting.push([cell.querySelector(".count"), one.leaves_utc_ms]);
   }
+  function dense(cell) { return cell.parentNode === spares ? spares.classList.contains("dense") : grid.classList.contains("dense"); }
   return el;
 }

@@ -1,5 +1,5 @@
 // What to rent, and what would happen: the answers of tidemill plan and tidemill simulate, drawn.
-import { h, fill, put } from "./dom.js";
+import { h, fill, put, wide } from "./dom.js";
 import { post } from "./api.js";
 import { scatter } from "./chart.js";
 import * as f from "./format.js";
@@ -73,7 +73,7 @@ function drawPlan(into, answer, curve, now) {
     fill(body, all.map((p) => h("tr", { class: p === chosen ? "chosen" : fits(p) ? "" : "out" }, h("td", {}, fleet(p.a), h("div.soft.small", {}, place(p.a))), h("td.num", {}, f.span(p.a.time_s.mean), h("div.soft.small", {}, `${f.span(p.a.time_s.p10)} – ${f.span(p.a.time_s.p90)}`)), h("td.num", {}, f.usd(p.a.cost_usd.mean), h("div.soft.small", {}, `${f.usd(p.a.cost_usd.p10)} – ${f.usd(p.a.cost_usd.p90)}`)), h("td.num", {}, f.usd(p.a.price_usd_h) + "/h"), h("td.num", {}, f.short(p.a.samples_per_s)), h("td.num", {}, f.percent(p.a.p_deadline)))));
   };
   fill(into, h("section.card", { "aria-label": "Cost against time" }, h("h2", {}, "Cost against time"), chart, why, h("div.form", {}, time.el, money.el)),
-    h("section.card", { "aria-label": "Fleets" }, h("h2", {}, "Fleets"), h("div.scroll", {}, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Fleet"), ["Time (p10–p90)", "Cost (p10–p90)", "Price", "Samples/s", "P(deadline)"].map((t) => h("th.num", { scope: "col" }, t)))), body)), h("p.soft.small", {}, `${f.count(answer.fleets_weighed)} fleets weighed; judged by ${answer.judge}.`)));
+    h("section.card", { "aria-label": "Fleets" }, h("h2", {}, "Fleets"), wide("Fleets, in numbers", h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Fleet"), ["Time (p10–p90)", "Cost (p10–p90)", "Price", "Samples/s", "P(deadline)"].map((t) => h("th.num", { scope: "col" }, t)))), body)), h("p.soft.small", {}, `${f.count(answer.fleets_weighed)} fleets weighed; judged by ${answer.judge}.`)));
   time.show(); money.show();
 }
 
@@ -88,6 +88,6 @@ function drawSimulation(into, answer) {
     ? expected.map((e) => h("tr", { class: e.chosen ? "chosen" : "" }, h("td", {}, e.policy), h("td.num", {}, f.span(e.time_s?.mean), h("div.soft.small", {}, `${f.span(e.time_s?.p10)} – ${f.span(e.time_s?.p90)}`)), h("td.num", {}, f.usd(e.bill_usd?.mean), h("div.soft.small", {}, `${f.usd(e.bill_usd?.p10)} – ${f.usd(e.bill_usd?.p90)}`)), h("td.num", {}, f.percent(e.p_deadline))))
     : [];
   const runs = (answer.runs ?? []).map((r) => h("tr", {}, h("td", {}, r.policy, h("div.soft.small", {}, `on ${r.trace}`)), h("td.num", {}, f.span(r.finished_at_s)), h("td.num", {}, f.usd(r.bill_usd)), h("td.num", {}, f.short(r.samples_per_s)), h("td.num", {}, f.span(Object.values(r.stall_s ?? {}).reduce((a, b) => a + b, 0))), h("td.num", {}, f.percent(r.fraction_of_ideal))));
-  const table = (head, body) => h("div.scroll", {}, h("table", {}, h("thead", {}, h("tr", {}, head.map((t, i) => h("th", { class: i ? "num" : "", scope: "col" }, t)))), h("tbody", {}, body)));
+  const table = (head, body) => wide("What was simulated, in numbers", h("table", {}, h("thead", {}, h("tr", {}, head.map((t, i) => h("th", { class: i ? "num" : "", scope: "col" }, t)))), h("tbody", {}, body)));
   fill(into, h("section.card", { "aria-label": "Simulation" }, h("h2", {}, "Simulated"), runs.length ? table(["Policy", "Time", "Cost", "Samples/s", "Stood still", "Of ideal"], runs) : null, rows.length ? [h("h2", {}, "Expected"), table(["Policy", "Time (p10–p90)", "Cost (p10–p90)", "P(deadline)"], rows)] : null));
 }

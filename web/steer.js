@@ -1,5 +1,5 @@
 // Orders to a run that goes on: a copy now, other limits, an instance that is to go. Each is asked about first.
-import { h, fill, put } from "./dom.js";
+import { h, fill, put, wide } from "./dom.js";
 import { post, jobPath } from "./api.js";
 import * as f from "./format.js";
 
@@ -66,7 +66,7 @@ const KEPT = 8;
 export function copyCard() {
   const sets = [];
   const body = h("tbody", {});
-  const el = h("section.card", { "aria-labelledby": "copies-title" }, h("h2", { id: "copies-title" }, "Copies"), h("table", {}, h("thead", {}, h("tr", {}, ["Step", "Made", "Took", "Where"].map((t, i) => h("th", { class: i === 0 || i === 2 ? "num" : "", scope: "col" }, t)))), body));
+  const el = h("section.card", { "aria-labelledby": "copies-title" }, h("h2", { id: "copies-title" }, "Copies"), wide("Copies, in numbers", h("table", {}, h("thead", {}, h("tr", {}, ["Step", "Made", "Took", "Where"].map((t, i) => h("th", { class: i === 0 || i === 2 ? "num" : "", scope: "col" }, t)))), body)));
   let changed = true;
   return { el,
     take: (e) => {
@@ -88,7 +88,7 @@ export function copyCard() {
 // What is wanted of each pool, what is there, and what it costs; without a choice of pools, of the two markets.
 export function poolCard() {
   const body = h("tbody", {});
-  const el = h("section.card", { "aria-labelledby": "pools-title" }, h("h2", { id: "pools-title" }, "Pools"), h("div.scroll", {}, h("table", {}, h("thead", {}, h("tr", {}, ["Pool", "Wanted", "Here", "Price", "Hours", "Cost"].map((t, i) => h("th", { class: i ? "num" : "", scope: "col" }, t)))), body)));
+  const el = h("section.card", { "aria-labelledby": "pools-title" }, h("h2", { id: "pools-title" }, "Pools"), wide("Pools, in numbers", h("table", {}, h("thead", {}, h("tr", {}, ["Pool", "Wanted", "Here", "Price", "Hours", "Cost"].map((t, i) => h("th", { class: i ? "num" : "", scope: "col" }, t)))), body)));
   let shown = "";
   return { el, update: (s) => {
     const rows = s.pools?.length ? s.pools.map((p) => [p.pool, p.want, p.here, p.price_usd_h, p.instance_hours, p.bill_usd]) : markets(s);

@@ -58,12 +58,21 @@ static void produce_status(struct tm_api_source *source, bool for_prometheus, st
 
 /* ---- events ---- */
 
+struct events_out {
+    struct tm_text *body;
+    bool brief;
+};
+
 static int write_event(void *context, uint64_t sequence, const Tmw__RecordEvent *event, struct tm_error *e)
 {
-    struct tm_text *body = context;
+    const struct events_out *out = context;
+    struct tm_text *body = out->body;
     struct tm_jsonout json;
     tm_jsonout_init_line(&json, body);
-    tm_run_event_write(sequence, event, &json);
+    if (out->brief)
+        tm_run_event_write_brief(sequence, event, &json);
+    else
+        tm_run_event_write(sequence, event, &json);
     int rc = tm_text_status(body, e);
     return rc != 0 ? rc : body->length > EVENTS_BYTES; /* 1: enough for one answer */
 }
@@ -78,7 +87,8 @@ static void produce_events(struct tm_api_source *source, const struct tm_api_ask
         return;
     }
     size_t limit = (size_t)tm_api__param(asked, "limit");
-    if (source->tap->events(source->tap, after, limit, write_event, &out->body, NULL) < 0)
+    struct events_out events = {.body = &out->body, .brief = tm_api__param(asked, "brief") == 1};
+    if (source->tap->events(source->tap, after, limit, write_event, &events, NULL) < 0)
         tm_api__content_refuse(out, 503, "the record cannot be read now");
 }
 

@@ -10,6 +10,8 @@ static const struct tm_api_param event_params[] = {
     {"limit", 10000, 1000, "At most so many. Ask again with the last number as after."},
     {"wait", 60, 0, "Where there is none yet: hold the request up to so many seconds until there is one."},
     {"status", 1, 0, "Of a stream, 1: also the status, as events named status, at most one a second."},
+    {"brief", 1, 0,
+     "1: of each only its number, time, kind and words, and of orders to rent and copies what they are."},
     {NULL, 0, 0, NULL},
 };
 static const struct tm_api_param history_params[] = {
@@ -59,8 +61,8 @@ const struct tm_api_route tm_api__routes[] = {
      "What happened, oldest first: JSON lines, or server-sent events that go on (Accept: text/event-stream).",
      event_params, NULL, 200, "application/x-ndjson", NULL, true},
     {"GET", "/v1/history", TM_API_HISTORY, OF_RUNS, TM_API_WATCH,
-     "The run over time, in seconds of real time: progress, fleet, layouts, cost, pauses, instances.", history_params,
-     NULL, 200, JSON, "job wall_s sequence progress fleet layouts bill pauses instances", false},
+     "The run over time, in seconds of real time: progress, fleet, pools, layouts, cost, pauses, instances.",
+     history_params, NULL, 200, JSON, "job wall_s sequence progress fleet pools layouts bill pauses instances", false},
     {"GET", "/v1/logs", TM_API_LOGS, OF_RUNS, TM_API_WATCH, "What workers printed: as tidemill logs --json.",
      log_params, NULL, 200, JSON, "instances", false},
     {"GET", "/v1/prediction", TM_API_PREDICTION, OF_RUNS, TM_API_WATCH,

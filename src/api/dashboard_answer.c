@@ -117,8 +117,8 @@ static bool stream_events(const struct asking *a, bool live)
     uint64_t before = cursor[0];
     if (live) {
         char target[200];
-        (void)snprintf(target, sizeof target, "/v1/events?after=%" PRIu64 "&limit=1000&wait=%d", cursor[0],
-                       EVENTS_WAIT_S);
+        (void)snprintf(target, sizeof target, "/v1/events?after=%" PRIu64 "&limit=1000&wait=%d&brief=%" PRId64,
+                       cursor[0], EVENTS_WAIT_S, tm_api__param(&a->asked, "brief"));
         const struct tm_fetch *fetch = tm_dashboard__fetch(a->d, a->job, "GET", target, 1000);
         if (fetch != NULL && fetch->status == 0 && cursor[2] == 0) {
             cursor[2] = 1;

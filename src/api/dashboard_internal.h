@@ -37,7 +37,7 @@ struct tm_dashboard_summary {
     bool live;
     enum tm_job_state state;
     uint64_t steps, committed, durable, samples_per_step;
-    double loss, steps_s, tokens_s, bill_usd, on_demand_usd, wall_s;
+    double loss, steps_s, tokens_s, bill_usd, on_demand_usd, wall_s, left_s, left_low_s, left_high_s;
     uint32_t here, noticed;
     int64_t begun_utc_ms, utc_ms;
 };

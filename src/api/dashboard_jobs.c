@@ -222,6 +222,9 @@ static void summarize(const struct tm_run_status *s, bool live, struct tm_dashbo
                                          .tokens_s = s->steps_s * (double)s->job.tokens_per_step,
                                          .bill_usd = s->bill_usd,
                                          .on_demand_usd = s->on_demand_usd,
+                                         .left_s = s->left_s,
+                                         .left_low_s = s->left_low_s,
+                                         .left_high_s = s->left_high_s,
                                          .wall_s = s->wall_s,
                                          .here = s->here,
                                          .noticed = s->noticed,
@@ -255,7 +258,6 @@ static void write_job(const struct tm_dashboard_job *job, struct tm_jsonout *jso
 {
     const struct tm_dashboard_summary *s = &job->summary;
     double samples = (double)s->committed * (double)s->samples_per_step;
-    bool going = s->live && s->steps_s > 0 && s->committed < s->steps;
     tm_jsonout_object(json, NULL);
     tm_jsonout_string(json, "name", job->name);
     tm_jsonout_string(json, "folder", job->dir);
@@ -270,7 +272,9 @@ static void write_job(const struct tm_dashboard_job *job, struct tm_jsonout *jso
     tm_jsonout_number(json, "bill_usd", s->bill_usd);
     tm_jsonout_number(json, "on_demand_usd", s->known ? s->on_demand_usd : NAN);
     tm_jsonout_number(json, "usd_per_million_samples", samples > 0 ? s->bill_usd / samples * 1e6 : NAN);
-    tm_jsonout_number(json, "left_s", going ? (double)(s->steps - s->committed) / s->steps_s : NAN);
+    tm_jsonout_number(json, "left_s", s->known ? s->left_s : NAN);
+    tm_jsonout_number(json, "left_low_s", s->known ? s->left_low_s : NAN);
+    tm_jsonout_number(json, "left_high_s", s->known ? s->left_high_s : NAN);
     tm_jsonout_integer(json, "here", s->here);
     tm_jsonout_integer(json, "noticed", s->noticed);
     tm_jsonout_number(json, "wall_s", s->wall_s);

@@ -56,6 +56,42 @@ static void write_bill(const struct tm_run_history *h, size_t max, struct tm_jso
     tm_jsonout_end(json);
 }
 
+/* A curve for each pool that was ever wanted or there: its points, and how it stands now. */
+static void write_pool(const struct tm_run_history *h, uint32_t pool, size_t max, struct tm_jsonout *json)
+{
+    static const char *const markets[] = {"spot", "on-demand"};
+    size_t count = 0, seen = 0;
+    for (size_t i = 0; i < h->pool_count; i++)
+        count += h->pools[i].pool == pool;
+    if (count == 0) return;
+    size_t stride = (count + max - 1) / max; /* the newest is always there */
+    tm_jsonout_object(json, NULL);
+    tm_jsonout_string(json, "pool", h->status->job.pool_count > 0 ? h->status->job.pools[pool] : markets[pool]);
+    tm_jsonout_number(json, "usd", h->pool_usd[pool] * h->pool_scale);
+    tm_jsonout_list(json, "points"); /* [time_s, want, here, usd] */
+    for (size_t i = 0; i < h->pool_count; i++) {
+        const struct tm_history_pool *point = &h->pools[i];
+        if (point->pool != pool || (count - ++seen) % stride != 0) continue;
+        tm_jsonout_list(json, NULL);
+        tm_jsonout_number(json, NULL, point->time_s);
+        tm_jsonout_integer(json, NULL, point->want);
+        tm_jsonout_integer(json, NULL, point->here);
+        tm_jsonout_number(json, NULL, point->usd * h->pool_scale);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+    tm_jsonout_end(json);
+}
+
+static void write_pools(const struct tm_run_history *h, size_t max, struct tm_jsonout *json)
+{
+    size_t count = h->status->job.pool_count > 0 ? h->status->job.pool_count : 2;
+    tm_jsonout_list(json, "pools");
+    for (uint32_t i = 0; i < count; i++)
+        write_pool(h, i, max < 2 ? 2 : max, json);
+    tm_jsonout_end(json);
+}
+
 static size_t first_shown(size_t count)
 {
     return count > THINGS_MAX ? count - THINGS_MAX : 0;
@@ -124,6 +160,7 @@ void tm_history__write(const struct tm_run_history *h, size_t points_max, struct
     tm_jsonout_integer(json, "sequence", (int64_t)h->status->sequence);
     write_progress(h, points_max, json);
     write_fleet(h, points_max, json);
+    write_pools(h, points_max, json);
     write_layouts(h, json);
     write_bill(h, points_max, json);
     write_pauses(h, json);

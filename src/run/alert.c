@@ -7,8 +7,6 @@
 static const double budget_share = 0.8;
 static const double settled_share = 0.05; /* of the steps: before that, throughput says little of the rest */
 
-enum { POINTS_MIN = 12, ALIKE = 4 };
-
 struct looking {
     struct tm_alerts *alerts;
     void (*raise)(void *context, enum tm_alert alert, const char *text);
@@ -43,43 +41,6 @@ static void look_at_budget(const struct looking *l, const struct tm_run_status *
     set(l, TM_ALERT_BUDGET, s->budget_usd > 0 && s->bill_usd >= budget_share * s->budget_usd, text);
 }
 
-static void keep_point(struct tm_alerts *a, const struct tm_run_status *s)
-{
-    if (a->point_count > 0 && s->wall_s < a->point_s + a->point_every_s) return;
-    if (a->point_every_s <= 0) a->point_every_s = 1;
-    if (a->point_count == TM_ALERT_POINTS) { /* the newest stays: it is where the next one counts from */
-        for (size_t i = 0; i < TM_ALERT_POINTS / 2; i++)
-            a->point_steps[i] = a->point_steps[2 * i + 1];
-        a->point_count = TM_ALERT_POINTS / 2;
-        a->point_every_s *= 2;
-        if (s->wall_s < a->point_s + a->point_every_s) return;
-    }
-    a->point_steps[a->point_count++] = (double)s->committed;
-    a->point_s = s->wall_s;
-}
-
-/* The probability that `steps` more are done in so many seconds of real time; NaN: too few stretches were seen to tell.
- * Steps in n stretches are about normal, with the mean and the spread of those that were. Stretches that follow each
- * other are alike (a preemption lasts), so only each fourth counts as one of its own. */
-static double probability_of(const struct tm_alerts *a, double steps, double left_s)
-{
-    size_t count = a->point_count > 0 ? a->point_count - 1 : 0;
-    double mean = 0, square = 0;
-    if (count < POINTS_MIN) return NAN;
-    if (steps <= 0) return 1;
-    if (left_s <= 0) return 0;
-    for (size_t i = 0; i < count; i++)
-        mean += (a->point_steps[i + 1] - a->point_steps[i]) / (double)count;
-    for (size_t i = 0; i < count; i++)
-        square += pow(a->point_steps[i + 1] - a->point_steps[i] - mean, 2) / (double)(count - 1);
-    double stretches = left_s / a->point_every_s;
-    double spread =
-        sqrt(square * stretches * ALIKE * (1 + stretches / (double)count)); /* the mean is not known better */
-    double ahead = stretches * mean - steps;
-    if (spread <= 0) return ahead >= 0 ? 1 : 0;
-    return 0.5 * erfc(-ahead / spread / sqrt(2));
-}
-
 static void look_at_deadline(const struct looking *l, const struct tm_alert_limits *limits,
                              const struct tm_run_status *s)
 {
@@ -88,9 +49,9 @@ static void look_at_deadline(const struct looking *l, const struct tm_alert_limi
     double share = s->job.steps > 0 ? (double)s->committed / (double)s->job.steps : 0;
     double end_s = share > 0 ? s->wall_s * speed / share : 0;
     double asked = limits->probability > 0 ? limits->probability : 0.5;
-    keep_point(l->alerts, s);
-    double probability =
-        probability_of(l->alerts, (double)s->job.steps - (double)s->committed, s->deadline_s / speed - s->wall_s);
+    tm_outlook__keep(&l->alerts->outlook, s->wall_s, (double)s->committed);
+    double probability = tm_outlook__probability(&l->alerts->outlook, (double)s->job.steps - (double)s->committed,
+                                                 s->deadline_s / speed - s->wall_s);
     bool settled = share >= settled_share;
     bool slow = settled && (isnan(probability) ? end_s > s->deadline_s : probability < asked);
     if (slow && !isnan(probability))

@@ -8,6 +8,7 @@
 #ifndef TM_RUN_ALERT_H
 #define TM_RUN_ALERT_H
 
+#include "run/outlook.h"
 #include "run/run_status.h"
 
 enum tm_alert {
@@ -29,19 +30,13 @@ struct tm_alert_limits {
     double patience_s;  /* in real time: without a step, or without instances */
 };
 
-enum { TM_ALERT_POINTS = 64 };
-
 /* What was seen so far; all bytes 0 at first. */
 struct tm_alerts {
     bool raised[TM_ALERT_COUNT];
     uint64_t committed;
     int64_t moved_ms; /* when it was last seen to commit a step; 0: never */
     int64_t waits_ms; /* since when it waits; 0: it does not */
-    /* Progress at equal distances; where there are too many points every second one goes. */
-    double point_steps[TM_ALERT_POINTS];
-    size_t point_count;
-    double point_s;       /* of the newest, in real time */
-    double point_every_s; /* 0: none yet */
+    struct tm_outlook outlook;
 };
 
 /* Calls `raise` for each alert that is new. */

@@ -506,7 +506,7 @@ static void write_holders(const Tmw__CopySet *set, struct tm_jsonout *json)
     tm_jsonout_end(json);
 }
 
-void tm_run_event_write(uint64_t sequence, const Tmw__RecordEvent *event, struct tm_jsonout *json)
+static void write_event(uint64_t sequence, const Tmw__RecordEvent *event, bool fields, struct tm_jsonout *json)
 {
     struct tm_text words;
     tm_text_init(&words, 2048);
@@ -519,9 +519,22 @@ void tm_run_event_write(uint64_t sequence, const Tmw__RecordEvent *event, struct
     tm_jsonout_string(json, "text", tm_text_string(&words));
     const ProtobufCFieldDescriptor *field =
         protobuf_c_message_descriptor_get_field(&tmw__record_event__descriptor, (unsigned)event->body_case);
-    if (field != NULL) write_field(&event->base, field, 0, json);
+    if (field != NULL && fields) write_field(&event->base, field, 0, json);
     if (event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE) write_holders(event->set_whole, json);
     tm_jsonout_end(json);
     if (words.failed == -(int)TM_ENOMEM) json->out->failed = words.failed;
     tm_text_deinit(&words);
+}
+
+void tm_run_event_write(uint64_t sequence, const Tmw__RecordEvent *event, struct tm_jsonout *json)
+{
+    write_event(sequence, event, true, json);
+}
+
+void tm_run_event_write_brief(uint64_t sequence, const Tmw__RecordEvent *event, struct tm_jsonout *json)
+{
+    bool fields = event->body_case == TMW__RECORD_EVENT__BODY_RENT ||
+                  event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE ||
+                  event->body_case == TMW__RECORD_EVENT__BODY_SET_BAD;
+    write_event(sequence, event, fields, json);
 }

@@ -12,14 +12,20 @@
          ? &(list)[(count)++]                                                                                          \
          : NULL)
 
+struct pool_now {
+    bool known;
+    uint32_t want, here;
+};
+
 struct tm_run_historian {
     struct tm_run_history history;
     struct tm_run_watch *watch;
-    size_t fleet_capacity, layout_capacity, progress_capacity, bill_capacity, pause_capacity, instance_capacity,
-        event_capacity;
+    size_t fleet_capacity, pool_capacity, layout_capacity, progress_capacity, bill_capacity, pause_capacity,
+        instance_capacity, event_capacity;
     double time_s; /* of the event that is taken */
-    bool trains;   /* the last layout goes on */
-    bool waits;    /* the last pause goes on */
+    struct pool_now pools[TM_RUN_POOLS_MAX];
+    bool trains; /* the last layout goes on */
+    bool waits;  /* the last pause goes on */
     double bill_usd;
     double on_demand_usd;
     bool told; /* what goes on was given an end, and the curve of the cost was settled, by these */
@@ -46,6 +52,7 @@ void tm_run_historian_destroy(struct tm_run_historian *h)
     for (size_t i = 0; i < h->history.event_count; i++)
         tm_free(h->history.events[i].text);
     tm_free(h->history.fleet);
+    tm_free(h->history.pools);
     tm_free(h->history.layouts);
     tm_free(h->history.progress);
     tm_free(h->history.bill);
@@ -69,6 +76,42 @@ static int add_fleet(struct tm_run_historian *h, const struct tm_run_status *s)
     return rc;
 }
 
+/* Without a choice of pools the two markets stand for them. */
+static uint32_t pool_of(const struct tm_run_status *s, const struct tm_run_instance *instance)
+{
+    return s->job.pool_count > 0 ? instance->pool : !instance->spot;
+}
+
+static int add_pool(struct tm_run_historian *h, uint32_t pool, uint32_t want, uint32_t here)
+{
+    struct tm_run_history *all = &h->history;
+    int rc = 0;
+    struct pool_now *now = &h->pools[pool];
+    if (now->known ? now->want == want && now->here == here : want == 0 && here == 0) return 0;
+    *now = (struct pool_now){.known = true, .want = want, .here = here};
+    struct tm_history_pool *point = APPEND(all->pools, all->pool_count, h->pool_capacity, rc);
+    if (point != NULL)
+        *point = (struct tm_history_pool){
+            .time_s = h->time_s, .pool = pool, .want = want, .here = here, .usd = all->pool_usd[pool]};
+    return rc;
+}
+
+/* What is wanted of each pool, and there. */
+static int add_pools(struct tm_run_historian *h, const struct tm_run_status *s)
+{
+    int rc = 0;
+    if (s->job.pool_count > 0) {
+        for (uint32_t i = 0; rc == 0 && i < s->job.pool_count; i++)
+            rc = add_pool(h, i, s->pools[i].want, s->pools[i].here);
+        return rc;
+    }
+    uint32_t here[2] = {0, 0};
+    for (size_t i = 0; i < s->instance_count; i++)
+        here[pool_of(s, &s->instances[i])] += tm_run_instance_is_here(&s->instances[i]);
+    rc = add_pool(h, 0, s->want_spot, here[0]);
+    return rc != 0 ? rc : add_pool(h, 1, s->want_on_demand, here[1]);
+}
+
 /* Bills are told now and then, instance by instance; between, time at its price is added up. */
 static void accrue(struct tm_run_historian *h, double time_s)
 {
@@ -77,7 +120,10 @@ static void accrue(struct tm_run_historian *h, double time_s)
     double hours = (time_s - h->time_s) * s->job.speed / 3600;
     for (size_t i = 0; i < s->instance_count; i++) {
         if (!tm_run_instance_is_here(&s->instances[i])) continue;
-        if (!isnan(s->instances[i].price_usd_h)) h->bill_usd += hours * s->instances[i].price_usd_h;
+        if (!isnan(s->instances[i].price_usd_h)) {
+            h->bill_usd += hours * s->instances[i].price_usd_h;
+            h->history.pool_usd[pool_of(s, &s->instances[i])] += hours * s->instances[i].price_usd_h;
+        }
         if (!isnan(s->on_demand_usd_h)) h->on_demand_usd += hours * s->on_demand_usd_h;
     }
 }
@@ -97,8 +143,9 @@ static int add_bill(struct tm_run_historian *h)
 /* The cloud's own count is the truth: the curve ends there. */
 static void settle_bill(struct tm_run_historian *h)
 {
-    const struct tm_run_history *all = &h->history;
+    struct tm_run_history *all = &h->history;
     h->paid_scale = h->bill_usd > 0 && all->status->bill_usd > 0 ? all->status->bill_usd / h->bill_usd : 1;
+    all->pool_scale = h->paid_scale;
     h->on_demand_scale =
         h->on_demand_usd > 0 && !(all->status->on_demand_usd <= 0) ? all->status->on_demand_usd / h->on_demand_usd : 1;
     for (size_t i = 0; i < all->bill_count; i++) {
@@ -316,6 +363,7 @@ int tm_run_historian_take(struct tm_run_historian *h, uint64_t sequence, const T
                  event->body_case == TMW__RECORD_EVENT__BODY_ARRIVAL ||
                  event->body_case == TMW__RECORD_EVENT__BODY_LOSS || event->body_case == TMW__RECORD_EVENT__BODY_NOTICE;
     if (rc == 0 && fleet) rc = add_fleet(h, s);
+    if (rc == 0 && (fleet || event->body_case == TMW__RECORD_EVENT__BODY_RENT)) rc = add_pools(h, s);
     if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_INSTANCE) rc = add_bill(h);
     if (rc == 0) rc = keep_event(h, event);
     return rc == -(int)TM_ENOMEM ? tm_error_nomem(e) : 0;

@@ -12,6 +12,15 @@ struct tm_history_fleet {
     uint32_t noticed;
 };
 
+/* A pool that the job may choose (or, without a choice, a market) from time_s on, until its next one. */
+struct tm_history_pool {
+    double time_s;
+    uint32_t pool;
+    uint32_t want;
+    uint32_t here;
+    double usd; /* so far: time at its price */
+};
+
 struct tm_history_layout {
     double from_s, to_s;
     uint64_t generation;
@@ -56,6 +65,10 @@ struct tm_run_history {
     const struct tm_run_status *status; /* at the end; borrowed from inside */
     struct tm_history_fleet *fleet;
     size_t fleet_count;
+    struct tm_history_pool *pools; /* all pools' in one list, in the order of time */
+    size_t pool_count;
+    double pool_usd[TM_RUN_POOLS_MAX]; /* up to now */
+    double pool_scale;                 /* by which costs of pools are to be multiplied: then they are the cloud's */
     struct tm_history_layout *layouts;
     size_t layout_count;
     struct tm_history_progress *progress;

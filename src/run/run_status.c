@@ -148,6 +148,9 @@ static void write_fleet(const struct tm_run_status *s, struct tm_jsonout *json)
     count(json, "worker_losses", s->worker_losses);
     tm_jsonout_number(json, "bill_usd", s->bill_usd);
     tm_jsonout_number(json, "on_demand_usd", s->on_demand_usd);
+    tm_jsonout_number(json, "left_s", s->left_s);
+    tm_jsonout_number(json, "left_low_s", s->left_low_s);
+    tm_jsonout_number(json, "left_high_s", s->left_high_s);
     tm_jsonout_number(json, "deadline_s", s->deadline_s);
     tm_jsonout_number(json, "budget_usd", s->budget_usd);
     tm_jsonout_number(json, "spot_usd_h", s->spot_usd_h);
@@ -278,6 +281,12 @@ static double number_of(struct reading *r, json_t *map, const char *key) /* null
     if (value != NULL && json_is_null(value)) return NAN;
     if (!json_is_number(value) && r->wrong == NULL) r->wrong = key;
     return json_number_value(value);
+}
+
+/* Earlier releases do not tell it. */
+static double optional_of(struct reading *r, json_t *map, const char *key)
+{
+    return json_object_get(map, key) == NULL ? NAN : number_of(r, map, key);
 }
 
 static int64_t integer_of(struct reading *r, json_t *map, const char *key)
@@ -474,6 +483,9 @@ static int read_fleet(struct reading *r, json_t *root, struct tm_run_status *s)
     s->worker_losses = count_of(r, root, "worker_losses");
     s->bill_usd = number_of(r, root, "bill_usd");
     s->on_demand_usd = number_of(r, root, "on_demand_usd");
+    s->left_s = optional_of(r, root, "left_s");
+    s->left_low_s = optional_of(r, root, "left_low_s");
+    s->left_high_s = optional_of(r, root, "left_high_s");
     s->deadline_s = number_of(r, root, "deadline_s");
     s->budget_usd = number_of(r, root, "budget_usd");
     s->spot_usd_h = number_of(r, root, "spot_usd_h");

@@ -4,7 +4,7 @@
  *
  *     struct tm_run_watch *watch = tm_run_watch_create();
  *     tm_run_watch_take(watch, sequence, event, e);      for every event, again and again as they come
- *     tm_run_watch__look(watch, &view, utc_ms, e);        while it runs: what no event has said yet
+ *     tm_run_watch_look(watch, &view, utc_ms, e);        while it runs: what no event has said yet
  *     const struct tm_run_status *status = tm_run_watch_status(watch);
  *
  * Counts, exactly:
@@ -168,6 +168,9 @@ struct tm_run_status {
     double on_demand_usd; /* NaN: no on-demand price is known */
     double deadline_s;    /* that holds now, in the cloud's time since the job began; NaN: none */
     double budget_usd;    /* that holds now; NaN: none */
+    double left_s;        /* until it is done, in real time, if it goes on as it did; NaN: not known, or not going on */
+    double left_low_s;    /* with four chances in five between this ... */
+    double left_high_s;   /* ... and this; NaN: too little was seen to tell */
     double spot_usd_h;    /* NaN: not known */
     double on_demand_usd_h;
 
@@ -204,8 +207,8 @@ void tm_run_watch_destroy(struct tm_run_watch *watch);
 /* Events must come in the order of their sequence; one that was taken before is passed over. */
 int tm_run_watch_take(struct tm_run_watch *watch, uint64_t sequence, const Tmw__RecordEvent *event, struct tm_error *e);
 /* What the coordinator says of now. */
-int tm_run_watch__look(struct tm_run_watch *watch, const struct tm_coordinator_view *view, int64_t utc_ms,
-                       struct tm_error *e);
+int tm_run_watch_look(struct tm_run_watch *watch, const struct tm_coordinator_view *view, int64_t utc_ms,
+                      struct tm_error *e);
 /* What the wall's time of the run would be at an event then. */
 double tm_run_watch__wall_s(const struct tm_run_watch *watch, int64_t utc_ms);
 /* All of it as it stands now; borrowed until the next call with this watch. */
@@ -228,5 +231,7 @@ void tm_run_event_words(const Tmw__RecordEvent *event, struct tm_text *out);
 /* All of it: {"sequence", "utc_ms", "kind", "quiet", "text", and under its kind every field of the schema}. Lists of
  * parts of copies are left out. */
 void tm_run_event_write(uint64_t sequence, const Tmw__RecordEvent *event, struct tm_jsonout *json);
+/* The same without its fields, but for orders to rent and copies: what a page needs, and no layout of a thousand. */
+void tm_run_event_write_brief(uint64_t sequence, const Tmw__RecordEvent *event, struct tm_jsonout *json);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/term.h"
+#include "run/outlook.h"
 #include "wire/hash.h"
 
 #include <math.h>
@@ -48,6 +49,7 @@ struct tm_run_watch {
     int64_t cloud_ms;     /* ... that time in the cloud */
     bool deadline_ordered;
     bool budget_ordered;
+    struct tm_outlook outlook;
 };
 
 static void begin(struct tm_run_watch *watch)
@@ -56,7 +58,7 @@ static void begin(struct tm_run_watch *watch)
     struct tm_run_status *s = &watch->status;
     s->job.speed = 1;
     s->loss = s->step_s = s->on_demand_usd = s->spot_usd_h = s->on_demand_usd_h = NAN;
-    s->deadline_s = s->budget_usd = NAN;
+    s->deadline_s = s->budget_usd = s->left_s = s->left_low_s = s->left_high_s = NAN;
     s->pause = s->recovery = (struct tm_run_spread){.p50_s = NAN, .max_s = NAN};
 }
 
@@ -84,6 +86,11 @@ static void copy_text(char *out, size_t size, const char *text)
     tm_term_put_safe(&safe, text, strnlen(text, size - 1));
     (void)snprintf(out, size, "%s", tm_text_string(&safe));
     tm_text_deinit(&safe);
+}
+
+static bool has_ended(enum tm_job_state state)
+{
+    return state == TM_JOB_STOPPED || state == TM_JOB_FINISHED || state == TM_JOB_FAILED;
 }
 
 /* ---- steps ---- */
@@ -120,6 +127,20 @@ static void set_rate(struct tm_run_watch *watch)
         s->steps_s = 1 / s->step_s;
 }
 
+/* Where little was seen, the throughput of the last seconds is all there is to go by. */
+static void set_left(struct tm_run_watch *watch)
+{
+    struct tm_run_status *s = &watch->status;
+    double steps = (double)s->job.steps - (double)s->committed;
+    s->left_s = s->left_low_s = s->left_high_s = NAN;
+    if (!s->live || steps <= 0 || has_ended(s->state)) return;
+    tm_outlook__keep(&watch->outlook, s->wall_s, (double)s->committed);
+    s->left_s = tm_outlook__left_s(&watch->outlook, steps, 0.5);
+    s->left_low_s = tm_outlook__left_s(&watch->outlook, steps, 0.1);
+    s->left_high_s = tm_outlook__left_s(&watch->outlook, steps, 0.9);
+    if (isnan(s->left_s) && s->steps_s > 0) s->left_s = steps / s->steps_s;
+}
+
 static void add_loss(struct tm_run_watch *watch, uint64_t step, double loss)
 {
     struct tm_run_status *s = &watch->status;
@@ -140,6 +161,7 @@ static void take_progress(struct tm_run_watch *watch, int64_t at_ms, const Tmw__
     if (body->step_ms > 0) watch->status.step_s = body->step_ms / 1000.0;
     if (body->loss_known) add_loss(watch, body->step, body->loss);
     committed(watch, at_ms, body->step);
+    tm_outlook__keep(&watch->outlook, (double)watch->wall_ms / 1000, (double)watch->status.committed);
     watch->told_bill_usd = fmax(watch->told_bill_usd, (double)body->bill_microusd / 1e6);
 }
 
@@ -570,11 +592,6 @@ static int take_body(struct tm_run_watch *watch, const Tmw__RecordEvent *event, 
     }
 }
 
-static bool has_ended(enum tm_job_state state)
-{
-    return state == TM_JOB_STOPPED || state == TM_JOB_FINISHED || state == TM_JOB_FAILED;
-}
-
 /* The time of day may jump back: then no time has passed. */
 static int64_t passed_ms(const struct tm_run_watch *watch, int64_t at_ms)
 {
@@ -623,8 +640,8 @@ int tm_run_watch_take(struct tm_run_watch *watch, uint64_t sequence, const Tmw__
 
 /* ---- now ---- */
 
-int tm_run_watch__look(struct tm_run_watch *watch, const struct tm_coordinator_view *view, int64_t utc_ms,
-                       struct tm_error *e)
+int tm_run_watch_look(struct tm_run_watch *watch, const struct tm_coordinator_view *view, int64_t utc_ms,
+                      struct tm_error *e)
 {
     struct tm_run_status *s = &watch->status;
     s->live = true;
@@ -667,6 +684,7 @@ const struct tm_run_status *tm_run_watch_status(struct tm_run_watch *watch)
     s->wall_s = (double)(watch->wall_ms + more_ms) / 1000;
     s->waiting_s = (double)(watch->waiting_ms + waiting_ms) / 1000;
     set_rate(watch);
+    set_left(watch);
     add_up_instances(watch);
     s->bill_usd = fmax(s->bill_usd, watch->told_bill_usd);
     return s;

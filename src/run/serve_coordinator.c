@@ -266,7 +266,7 @@ static const struct tm_run_status *tap_status(struct tm_run_tap *tap)
     struct tm_coordinator_view view = tm_coordinator_look(s->coordinator);
     uint64_t seen = tm_run_watch_status(s->watch)->sequence;
     if (tm_run_record__read(s->record, seen, SIZE_MAX, watch_event, s->watch, NULL) != 0 ||
-        tm_run_watch__look(s->watch, &view, s->env->now_ms(s->env), NULL) != 0)
+        tm_run_watch_look(s->watch, &view, s->env->now_ms(s->env), NULL) != 0)
         return NULL;
     return tm_run_watch_status(s->watch);
 }

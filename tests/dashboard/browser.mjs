@@ -58,6 +58,7 @@ const committed = (page) => page.evaluate(() => Number(document.querySelector(".
   check(!page.url().includes(steer), "the token leaves the address");
   await page.waitForSelector(`text=${live}`);
   check(await page.isVisible(`text=${done}`), "both runs are listed");
+  await page.waitForSelector("table.jobs .interval >> text=/ to /", { timeout: 60000 }); // when it will be done, with its interval
   await page.screenshot({ path: `${out}/jobs.png` });
   // A page that another site serves, or frames, gets nothing.
   check(await page.evaluate(() => document.styleSheets.length === 1), "the style is there");
@@ -104,6 +105,7 @@ const committed = (page) => page.evaluate(() => Number(document.querySelector(".
   await page.waitForSelector("section[aria-labelledby=copies-title] td >> text=files", { timeout: 60000 });
   check((await page.locator("section[aria-labelledby=pools-title] tbody tr").count()) > 0, "pools are listed");
   check((await page.locator("svg.chart[aria-label^=Steps] path.line").count()) === 2, "steps, and the plan's");
+  check((await page.locator("svg.chart[aria-label^='Pools over time'] path.line").count()) >= 3, "pools over time: there, wanted, cost");
   // Filters.
   const chip = page.locator(".chips button").first();
   const kind = (await chip.textContent()).trim();

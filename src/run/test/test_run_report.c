@@ -78,6 +78,12 @@ static void test_history(void **state)
     for (size_t i = 1; i < got->bill_count; i++)
         assert_row(got->bill[i].bill_usd >= got->bill[i - 1].bill_usd && got->bill[i].time_s > got->bill[i - 1].time_s,
                    "bill %zu", i);
+    /* Four are wanted; they come one by one, two go, one comes, and all go: market 0, spot. */
+    static const uint32_t here[] = {0, 1, 2, 3, 4, 3, 4, 3, 2, 1, 0};
+    assert_int_equal(got->pool_count, TM_COUNT(here));
+    for (size_t i = 0; i < TM_COUNT(here); i++)
+        assert_row(got->pools[i].pool == 0 && got->pools[i].want == 4 && got->pools[i].here == here[i], "pool %zu", i);
+    near("its cost", got->pool_usd[0] * got->pool_scale, got->status->bill_usd);
     assert_int_equal(got->events_left_out, 0);
     assert_string_equal(got->events[0].text, "wanted: 4 spot and 0 on-demand instances");
     tm_run_historian_destroy(historian);

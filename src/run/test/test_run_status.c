@@ -223,7 +223,7 @@ static void test_the_pace(void **state)
     near(tm_run_watch_status(watch)->steps_s, 8);
     struct tm_coordinator_view view = {
         .phase = TM_COORDINATOR_RUNNING, .applied = 180, .waiting = "", .failure = "", .state = TM_JOB_TRAINING};
-    assert_int_equal(tm_run_watch__look(watch, &view, s.at_ms + 22000, NULL), 0); /* nothing new: it stands */
+    assert_int_equal(tm_run_watch_look(watch, &view, s.at_ms + 22000, NULL), 0); /* nothing new: it stands */
     assert_true(tm_run_watch_status(watch)->steps_s < 3);
     tm_run_watch_destroy(watch);
     samples_deinit(&s);
@@ -260,7 +260,7 @@ static void test_looking(void **state)
                                        .instances = &instance,
                                        .instance_count = 1};
     int64_t now_ms = s.at_ms + 1000;
-    assert_int_equal(tm_run_watch__look(watch, &view, now_ms, NULL), 0);
+    assert_int_equal(tm_run_watch_look(watch, &view, now_ms, NULL), 0);
     const struct tm_run_status *got = tm_run_watch_status(watch);
     assert_true(got->live);
     assert_int_equal(got->committed, 66);
@@ -277,8 +277,8 @@ static void test_looking(void **state)
     view.phase = TM_COORDINATOR_COLLECTING;
     view.state = TM_JOB_WAITING;
     view.waiting = "more workers";
-    assert_int_equal(tm_run_watch__look(watch, &view, now_ms + 1000, NULL), 0);
-    assert_int_equal(tm_run_watch__look(watch, &view, now_ms + 3000, NULL), 0);
+    assert_int_equal(tm_run_watch_look(watch, &view, now_ms + 1000, NULL), 0);
+    assert_int_equal(tm_run_watch_look(watch, &view, now_ms + 3000, NULL), 0);
     got = tm_run_watch_status(watch);
     assert_int_equal(got->state, TM_JOB_WAITING);
     assert_string_equal(got->reason, "more workers");

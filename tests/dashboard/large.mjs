@@ -1,0 +1,84 @@
+// A large run in a real browser: when it is first painted, and what its updates take of the page's main thread, by the
+// browser's own trace. Use: node large.mjs MODULES BASE-URL TOKEN JOB OUT SECONDS
+// Prints what was measured; times are processor time of that thread, so that other programs do not count. Exit status 1
+// where something is beyond its limit.
+import fs from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+
+const [modules, base, token, job, out, seconds] = process.argv.slice(2);
+const { chromium } = createRequire(path.join(modules, "x.js"))("playwright-core");
+let wrong = 0;
+const check = (good, text) => { if (!good) { wrong++; console.log("FAILED " + text); } };
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"] });
+const context = await browser.newContext({ viewport: { width: 1400, height: 900 } });
+const login = await context.newPage();
+await login.goto(`${base}/#token=${token}`);
+await login.waitForSelector("table.jobs");
+await login.close();
+
+// Tasks of the page's main thread in a trace: [{ms, cpu_ms}].
+function tasks(file) {
+  const events = JSON.parse(fs.readFileSync(file)).traceEvents;
+  const main = new Set(events.filter((e) => e.name === "thread_name" && e.args.name === "CrRendererMain").map((e) => `${e.pid}.${e.tid}`));
+  const found = events.filter((e) => e.name === "RunTask" && e.ph === "X" && main.has(`${e.pid}.${e.tid}`)).map((e) => ({ ms: e.dur / 1000, cpu_ms: (e.tdur ?? e.dur) / 1000, from: e.ts, to: e.ts + e.dur, thread: `${e.pid}.${e.tid}` }));
+  const inside = (t) => events.filter((e) => e.ph === "X" && e.name !== "RunTask" && `${e.pid}.${e.tid}` === t.thread && e.ts >= t.from && e.ts < t.to && e.dur > 4000).map((e) => `${e.name} ${Math.round(e.dur / 1000)}${e.args?.data?.functionName ? " " + e.args.data.functionName : ""}`);
+  return { found, inside };
+}
+async function traced(name, work) {
+  const file = `${out}/${name}.json`;
+  await browser.startTracing(page, { path: file, categories: ["devtools.timeline", "toplevel", "disabled-by-default-devtools.timeline"] });
+  await work();
+  await browser.stopTracing();
+  const { found, inside } = tasks(file);
+  check(found.length > 0, `${name}: the trace has no tasks`);
+  const longest = found.reduce((a, b) => (b.cpu_ms > a.cpu_ms ? b : a), { cpu_ms: 0 });
+  if (process.env.EXPLAIN) for (const t of found.filter((t) => t.cpu_ms > 20)) console.log(`  task ${t.cpu_ms.toFixed(0)} ms: ${inside(t).join(", ")}`);
+  return { tasks: found.length, longest_ms: longest.cpu_ms, total_ms: found.reduce((sum, t) => sum + t.cpu_ms, 0), over_50: found.filter((t) => t.cpu_ms > 50).length };
+}
+
+const page = await context.newPage();
+page.on("pageerror", (e) => check(false, `the page complains: ${e}`));
+await page.addInitScript(() => {
+  window.seen = { content: 0, updates: 0, mutations: 0, made: 0 };
+  new MutationObserver((list) => {
+    window.seen.mutations += list.length;
+    for (const m of list) window.seen.made += m.addedNodes.length;
+    if (!window.seen.content && document.querySelector(".seats canvas, .seat")) requestAnimationFrame(() => { window.seen.content ||= performance.now(); });
+  }).observe(document, { childList: true, subtree: true, characterData: true });
+});
+const first = await traced("first", async () => {
+  await page.goto(`${base}/#/job/${job}`);
+  await page.waitForFunction(() => window.seen.content > 0, null, { timeout: 60000 });
+});
+const paint = await page.evaluate(() => ({ paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime, content: window.seen.content }));
+console.log(`first paint after ${paint.paint.toFixed(0)} ms, with its layout after ${paint.content.toFixed(0)} ms, of which ${first.total_ms.toFixed(0)} ms on the main thread (longest task ${first.longest_ms.toFixed(0)} ms)`);
+check(first.total_ms < 1000, "the first paint takes a second of the main thread");
+await page.waitForFunction(() => document.querySelectorAll(".events li").length > 20, null, { timeout: 60000 });
+await page.waitForTimeout(4000); // what is before it has come
+await page.evaluate(() => { window.seen.mutations = window.seen.made = 0; });
+const steps = () => page.evaluate(() => Number(document.querySelector(".tile progress").value));
+const before = await steps();
+const updates = await traced("updates", () => page.waitForTimeout(Number(seconds) * 1000));
+const seen = await page.evaluate(() => ({ ...window.seen, nodes: document.querySelectorAll("*").length }));
+console.log(`in ${seconds} s: ${updates.tasks} tasks, longest ${updates.longest_ms.toFixed(1)} ms, together ${(updates.total_ms / seconds).toFixed(0)} ms a second, ${updates.over_50} over 50 ms; ${seen.nodes} elements, ${(seen.made / seconds).toFixed(0)} made a second`);
+check((await steps()) > before, "it goes on meanwhile");
+check(updates.over_50 === 0, `${updates.over_50} updates take more than 50 ms of the main thread, the longest ${updates.longest_ms.toFixed(0)} ms`);
+check(seen.nodes < 6000, `the page has ${seen.nodes} elements`);
+// Scrolling through all events, and a filter.
+await page.screenshot({ path: `${out}/large.png`, fullPage: true });
+const rows = () => page.locator(".events li").count();
+const shown = await rows();
+await page.click("text=Show older ones");
+await page.waitForFunction((n) => document.querySelectorAll(".events li").length > n, shown);
+await page.fill("input[type=search]", "worker 7 joined");
+const found = () => page.evaluate(() => [...document.querySelectorAll(".events li")].some((li) => /worker 7 joined/.test(li.textContent)));
+for (let i = 0; i < 20 && !(await found()); i++) {
+  const button = page.locator(".events button");
+  if (!(await button.isVisible())) break;
+  await button.click();
+  await page.waitForFunction(() => !document.querySelector(".events button").disabled);
+}
+check(await found(), "an event from the beginning can be found");
+await browser.close();
+process.exit(wrong ? 1 : 0);
