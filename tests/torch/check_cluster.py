@@ -11,11 +11,11 @@ from cluster import ROOT, Cluster, Trouble, python
 SCRIPT = str(ROOT / "tests" / "torch" / "train_small.py")
 
 
-def undisturbed(build: Path, folder: Path, model: str, steps: int, determinism: str):
+def undisturbed(build: Path, folder: Path, model: str, steps: int, determinism: str, *extra: str):
     """One process alone, plain `python train.py`."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMILL_") or k == "TIDEMILL_LIBRARY"}
-    subprocess.run([python(), SCRIPT, model, str(folder / "alone"), "--steps", str(steps), "--determinism", determinism],
-                   check=True, stdout=subprocess.DEVNULL, env=variables)
+    subprocess.run([python(), SCRIPT, model, str(folder / "alone"), "--steps", str(steps), "--determinism", determinism,
+                    *extra], check=True, stdout=subprocess.DEVNULL, env=variables)
     return torch.load(folder / "alone-0")
 
 
@@ -32,10 +32,10 @@ def results(folder: Path):
     return found
 
 
-def finish(cluster: Cluster, build: Path, folder: Path, model: str, steps: int, exact: bool = True) -> None:
+def finish(cluster: Cluster, build: Path, folder: Path, model: str, steps: int, exact: bool = True, *extra: str) -> None:
     cluster.await_end()
     cluster.await_(lambda: len(list(folder.glob("out-*"))) > 0, 30, "the final weights")
-    alone = undisturbed(build, folder, model, steps, "bitwise" if exact else "fast")
+    alone = undisturbed(build, folder, model, steps, "bitwise" if exact else "fast", *extra)
     for result in results(folder):
         if exact and result["hash"] != alone["hash"]:
             raise Trouble(f"other weights than the undisturbed run\n{cluster.tail()}")

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import Dataset
 
 import tidemill.torch
@@ -53,6 +54,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
+    again = False  # activations are computed again
     def __init__(self, width: int = 32) -> None:
         super().__init__()
         self.tokens, self.places = nn.Embedding(32, width), nn.Embedding(16, width)
@@ -63,7 +65,9 @@ class Gpt(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         h = self.tokens(x) + self.places(torch.arange(x.shape[1]))
-        return self.head(self.norm(self.blocks(h))).flatten(0, 1)
+        for block in self.blocks:
+            h = checkpoint(block, h, use_reentrant=False) if self.again else block(h)
+        return self.head(self.norm(h)).flatten(0, 1)
 
 
 def make(kind: str) -> nn.Module:
@@ -107,6 +111,21 @@ def numbers_of(optimizer: torch.optim.Optimizer) -> int:
     return sum(t.numel() for state in optimizer.state.values() for t in state.values() if isinstance(t, torch.Tensor))
 
 
+def weights_of(model: nn.Module) -> int:
+    """How many of them are in memory here."""
+    return sum(min(p.numel(), p.untyped_storage().nbytes() // 4) if p.stride().count(0) == 0 else 0 for p in model.parameters())
+
+
+def cut_by_torch(model: nn.Module, mesh) -> None:
+    """As scripts for FSDP2 do."""
+    from torch.distributed.fsdp import fully_shard
+
+    for block in model.blocks if isinstance(model, Gpt) else list(model):
+        if any(True for _ in block.parameters()):
+            fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+
+
 def layout(job: "tidemill.torch.Job") -> str:
     """As replicas x shards."""
     return f"{job._asked.pipelines}x{job._asked.stages}"
@@ -118,6 +137,8 @@ def main() -> None:
     parser.add_argument("out")
     parser.add_argument("--determinism", default="bitwise")
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--micro-batch", type=int, default=2)
+    parser.add_argument("--checkpoint", action="store_true", help="compute activations of blocks again in the backward pass")
     parser.add_argument("--gate", help="a file with a step: those behind it go slowly")
     parser.add_argument("--fail-at", type=int, default=0)
     parser.add_argument("--unlike", action="store_true", help="begin with weights that differ between workers")
@@ -128,12 +149,16 @@ def main() -> None:
     words = parser.parse_args()
 
     gate = Gate(words.gate)
-    job = tidemill.torch.init(steps=words.steps, batch=16, micro_batch=2, seed=3, determinism=words.determinism,
+    job = tidemill.torch.init(steps=words.steps, batch=16, micro_batch=words.micro_batch, seed=3, determinism=words.determinism,
                               warm_up=words.warm_up or None)
     torch.set_num_threads(1)
     model = make(words.model)
+    if words.checkpoint:
+        model.again = True
     if words.unlike:
         torch.nn.init.constant_(model[0].bias, float(os.environ["TIDEMILL_INSTANCE_ID"]))
+    if words.shard == "fsdp":
+        cut_by_torch(model, job.mesh)
     if words.model == "mlp":
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10, 0.5)
@@ -143,12 +168,12 @@ def main() -> None:
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
     if words.average:
         job.on_commit(lambda step, loss: average.update_parameters(model))
-    job.attach(model, optimizer, scheduler, clip=1.0, shard=words.shard, state={"average": average} if words.average else None)
+    job.attach(model, optimizer, scheduler, clip=1.0, shard=None if words.shard == "fsdp" else words.shard, state={"average": average} if words.average else None)
 
     @job.after_step
     def tell(step, loss):
         print(f"applied {step} of {job.world_size} loss {loss:.6f} rank {job.rank} main {int(job.is_main)}"
-              + (f" state {numbers_of(optimizer)} layout {layout(job)}" if words.shard else ""), flush=True)
+              + (f" weights {weights_of(model)} state {numbers_of(optimizer)} layout {layout(job)}" if words.shard else ""), flush=True)
 
     for inputs, targets in job.batches(Points(words.model)):
         if job.rehearsing:

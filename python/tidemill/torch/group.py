@@ -132,6 +132,8 @@ class Group:
 
     def all_reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> Any:
         """Starts summing `tensor` over all workers, in place. Use `wait` for the result."""
+        if self._broken:
+            raise StepCancelled("the group is broken")
         if self._group is None:
             return None
         options = dist.AllreduceOptions()
@@ -155,6 +157,16 @@ class Group:
             over.work = self._begin(self._group.broadcast, [over.copy], options)
             return over
         return self._begin(self._group.broadcast, [tensor], options)
+
+    def reduce(self, tensor: torch.Tensor, root: int) -> Any:
+        """Starts summing `tensor` over all workers, for one of them; what the others then have in it is undefined."""
+        if self._broken:
+            raise StepCancelled("the group is broken")
+        if self._group is None:
+            return None
+        options = dist.ReduceOptions()
+        options.reduceOp, options.rootRank, options.rootTensor = dist.ReduceOp.SUM, root, 0
+        return self._begin(self._group.reduce, [tensor], options)
 
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> Any:
         """Starts sending to a worker. Use `wait` before the tensor changes."""

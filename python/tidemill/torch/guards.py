@@ -28,10 +28,9 @@ _LOOK_AT, _COMPARE_AT = 2, (3, 10)  # applied steps of this process: copies of t
 _WRAPPERS = {
     "DistributedDataParallel": "Tidemill adds the gradients up by itself",
     "DataParallel": "give each worker one device",
-    "FullyShardedDataParallel": "attach(..., shard=\"optimizer\") shards the optimizer's state; tidemill.torch.Pipeline cuts a model "
-                                "that is too large for a worker",
-    "FSDPModule": "attach(..., shard=\"optimizer\") shards the optimizer's state; tidemill.torch.Pipeline cuts a model that is too "
-                  "large for a worker",
+    "FullyShardedDataParallel": "fully_shard(module, mesh=job.mesh) or attach(..., shard=\"full\") shards weights, gradients and the "
+                                "optimizer's state",
+    "FSDPModule": "tidemill.torch.Pipeline cuts a model by itself",
 }
 _KEPT_STEP = "_wrapped_by_lr_sched"
 
@@ -64,8 +63,8 @@ def _check_tensor(name: str, tensor: torch.Tensor) -> None:
     own = getattr(kind, "__torch_dispatch__", None)
     if kind.__name__ == "DTensor" or own not in (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl):
         raise UsageError(f"{name} is a {kind.__name__}, of which this process may hold a part only (fully_shard, tensor "
-                         "parallelism): attach the plain model, whole on every worker; attach(..., shard=\"optimizer\") shards the "
-                         "optimizer's state, and tidemill.torch.Pipeline cuts a model that is too large")
+                         "parallelism): attach the plain model; attach(..., shard=\"full\"), or fully_shard(module, mesh=job.mesh), shards "
+                         "it over workers that come and go")
     if tensor.layout != torch.strided:
         raise UsageError(f"{name} is a tensor of layout {tensor.layout}: use dense ones")
 

@@ -33,11 +33,13 @@ from torch.utils.data import DataLoader
 from tidemill import samples
 from tidemill.errors import JobFailed, Refused, UsageError
 from tidemill.session import APPLY, STEP, Alone, Peer, Session, Work, stay_with_agent, under_agent
-from tidemill.torch import checkpoint, fixed_point, guards, shards
+from tidemill.torch import checkpoint, fixed_point, guards, plan, shards
 from tidemill.torch.buffers import RunningStatistics
 from tidemill.torch.data import Position, Source, open_source, stream_in
 from tidemill.torch.extras import Extras
 from tidemill.torch.follow import Follow
+from tidemill.torch.full import FullShards
+from tidemill.torch.full_sums import ShardedSums
 from tidemill.torch.group import Group, Home, StepCancelled, given_up, read_endpoint
 from tidemill.torch.logs import Sink, StepLog
 from tidemill.torch.scaling import LossScale
@@ -46,6 +48,8 @@ from tidemill.torch.settings import LoopSettings
 from tidemill.torch.state import ModelState
 from tidemill.torch.strays import Generators, Strays
 from tidemill.torch.sums import FixedSums, FloatSums, Redo
+
+Sums = Union[FixedSums, FloatSums, ShardedSums]
 
 _COMPUTE = 2  # a purpose of random numbers
 _LAYERS_ALONE = 8
@@ -174,7 +178,7 @@ class Job:
         self._state: Optional[ModelState] = None
         self._home: Optional[Home] = None
         self._group: Optional[Group] = None
-        self._sums: Union[FixedSums, FloatSums, None] = None
+        self._sums: Optional[Sums] = None
         self._clip: Optional[float] = None
         self._step: Optional[Step] = None
         self._renew_table()
@@ -229,13 +233,18 @@ class Job:
         schedule     "step": the scheduler steps once per committed step; "epoch": with the last step of each epoch
         start        a checkpoint of `save` to begin from, the same on every worker; the job's steps count from 1 again
         shard        "optimizer": each worker holds the optimizer's state of a part of the model (ZeRO-1), as many parts as the
-                     layout has stages (fleet: {stages_min: 2} of the job's file)
+                     layout has stages (fleet: {stages_min: 2} of the job's file); "full": weights and gradients, too (FSDP). A model
+                     that torch's fully_shard was given (mesh=job.mesh) is sharded in full, in the units that it names
         """
         if self._state is not None:
             raise UsageError("attach is called twice: a job has one model and one optimizer")
         if schedule not in ("step", "epoch"):
             raise UsageError(f"attach(schedule={schedule!r}): it is \"step\" or \"epoch\"")
         optimizer, scheduler = guards.plain_optimizer(optimizer), guards.plain_scheduler(scheduler)
+        if plan.is_sharded(model):
+            if shard not in (None, "full"):
+                raise UsageError(f"attach(shard={shard!r}): the model was given to fully_shard, which shards all of it: leave one out")
+            shard, self._plan = "full", plan.take(model, optimizer)
         first_scale = fixed_point.start(self.micro_batches) if self.bitwise else None
         extras = Extras(self._with_positions(state or {}))
         extras.add("stop", self._stop)
@@ -245,7 +254,7 @@ class Job:
         shards.check(shard, extras)
         if shard is not None and self._commit_callbacks:
             raise UsageError(_NO_COMMIT)
-        self._attach(ModelState(model, optimizer, scheduler, first_scale, extras), clip, start, shard is not None)
+        self._attach(ModelState(model, optimizer, scheduler, first_scale, extras), clip, start, shard)
         self._clip_value, self._schedule = clip_value, schedule
 
     def _with_positions(self, state: Mapping[str, Any]) -> Dict[str, Any]:
@@ -260,7 +269,7 @@ class Job:
                 out[name] = thing
         return out
 
-    def _attach(self, state: ModelState, clip: Optional[float], start: Any, sharded: bool = False) -> None:
+    def _attach(self, state: ModelState, clip: Optional[float], start: Any, shard: Optional[str] = None) -> None:
         model, optimizer, scheduler = state.model, state.optimizer, state.scheduler
         state.cut(self._layer_count)
         if start is not None:
@@ -272,9 +281,11 @@ class Job:
         self._state, self._copies, self._strays = state, guards.Copies(state), Strays(state)
         self._generators = Generators()
         self._clip = clip
-        if sharded and self._host is not None:
+        if shard == "full" and self._host is not None:
+            state.shards = self._shards = self._full = FullShards(state, self._plan, lambda: self._in_backward)
+        elif shard is not None and self._host is not None:
             state.shards = self._shards = shards.Shards(state)
-        self._sharded = sharded
+        self._sharded = shard is not None
         state.watch.follow_settings()
         self._settings = LoopSettings(optimizer, scheduler)
         self._statistics = RunningStatistics(model, self.micro_batches)
@@ -471,8 +482,12 @@ class Job:
         self._set_variables()
         self.rehearsing = False
 
-    def _make_sums(self) -> Union[FixedSums, FloatSums]:
+    def _make_sums(self) -> Sums:
         assert self._state is not None
+        if self._full is not None:
+            self._full.sums = ShardedSums(self._full, self._state.layers, self.micro_batches, self.bitwise, self._clip is not None)
+            sums: ShardedSums = self._full.sums
+            return sums
         if self.bitwise:
             return FixedSums(self._state.layers, self.micro_batches)
         return FloatSums(self._state.layers, self.micro_batches, self._clip is not None)
@@ -534,7 +549,7 @@ class Job:
                 norms = self._exchange(group, sums, work.step)
                 break
             except Redo:
-                assert isinstance(sums, FixedSums)
+                assert isinstance(sums, (FixedSums, ShardedSums))
                 sums.begin_again()
                 source.restart()
         self._fresh = False
@@ -742,6 +757,8 @@ class Job:
 
     _untold: Any = None
     _shards: Optional[shards.Shards] = None
+    _full: Optional[FullShards] = None  # the same, where weights are sharded
+    _plan: Any = None  # of fully_shard
     _sharded = False
 
     def _report(self, step: int, loss: float) -> None:
@@ -774,6 +791,11 @@ class Job:
             if self._shards.group is not None:
                 self._shards.group.close()
             self._shards.group = self._meet(f"{name}-shards-{work.pipeline}", work.stage, work.stages, meeting)
+            if self._full is not None:
+                if self._full.replicas is not None:
+                    self._full.replicas.close()
+                replicas = self._meet(f"{name}-replicas-{work.stage}", work.pipeline, work.pipelines, meeting)
+                self._full.renew(self._shards.group, replicas)
         self._group = self._meet(name, self._rank, self._world_size, meeting)
 
     def _seat(self, work: Work) -> Any:
@@ -904,6 +926,19 @@ class Job:
             log.note(record, self._rank == 0)
 
     @property
+    def device(self) -> torch.device:
+        """Where this worker computes: the GPU of its place on its instance (LOCAL_RANK), or the CPU where there is none."""
+        return torch.device("cuda", _local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+
+    @property
+    def mesh(self) -> Any:
+        """For torch.distributed.fsdp.fully_shard(module, mesh=job.mesh), before attach: it says which weights are sharded together;
+        how many shards there are is the layout's to say, and changes with it."""
+        if self._state is not None:
+            raise UsageError("job.mesh is for fully_shard, which belongs before attach")
+        return plan.mesh_of(self.device)
+
+    @property
     def id(self) -> str:
         """Of the job, the same on every worker and after every loss; for trackers that resume a run by a name."""
         return os.environ.get("TIDEMILL_JOB") or f"alone-{self.seed}"
@@ -916,9 +951,10 @@ class Job:
 
     def _refresh_result(self) -> None:
         assert self._state is not None
-        if self._shards is not None and self._shards.gather_result(self.steps):
-            self._tell_step()
+        whole = self._shards is not None and self._shards.gather_result(self.steps)
         self.has_result = {layer.step for layer in self._state.layers} == {self.steps}
+        if whole:
+            self._tell_step()
         if self.has_result:
             self._state.refresh(self.steps, None if self._shards is None else self._shards.held)
             if self.committed_step != (self._stop.at or self.steps):
@@ -1049,7 +1085,7 @@ class Step:
         return self
 
     @property
-    def _sums(self) -> Union[FixedSums, FloatSums]:
+    def _sums(self) -> Sums:
         assert self._job._sums is not None
         return self._job._sums
 
@@ -1093,6 +1129,9 @@ class Step:
                           "their mean by itself, so the gradient becomes so many times smaller. Leave the division out, or say "
                           f"job.backward(loss, scale={job.micro_batches})", stacklevel=3)
         job._losses[self.micro_batch] = loss.detach().to(torch.float64)
+        if self._given_up:
+            return  # a worker is gone: what the loop computes now is thrown away
+        self._check_used(loss)
         job._in_backward = True
         try:
             (loss if job._scale is None else loss * job._scale.scale).backward()
@@ -1100,8 +1139,24 @@ class Step:
             job._in_backward = False
         self._sums.settle()
 
+    @property
+    def _given_up(self) -> bool:
+        sums = self._sums
+        return isinstance(sums, ShardedSums) and sums.given_up
+
+    def _check_used(self, loss: torch.Tensor) -> None:
+        """Weights in shards are here while their unit's forward pass runs, and NaN otherwise."""
+        full = self._job._full
+        unused = None if full is None else full.unused()
+        if unused is not None and not bool(torch.isfinite(loss.detach()).all()):
+            raise UsageError(f"the loss is not finite, and the forward pass of {unused} was not called: with weights in shards they are "
+                             "there while the module that was sharded is called (module(x)), not for its parts by themselves. Give "
+                             "fully_shard the parts that are called, or use attach(shard=\"optimizer\")")
+
     def end(self) -> None:
         """The loop is done with this micro-batch."""
+        if self._given_up:
+            self._sums.end_micro_batch()  # StepCancelled
         self.check_gradients()
         if not self._called:
             raise UsageError("a step ended without step.backward(loss): every micro-batch has its loss, and "
@@ -1115,7 +1170,10 @@ class Step:
             self.state = "cancelled"  # it was left early
             return False
         if error is None:
-            self.end()
+            try:
+                self.end()
+            except StepCancelled:
+                self.state = "cancelled"
             return False
         if isinstance(error, StepCancelled):
             self.state = "cancelled"

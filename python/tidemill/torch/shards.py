@@ -20,7 +20,7 @@ from tidemill.session import Work
 from tidemill.torch.group import Group, StepCancelled
 from tidemill.torch.state import Layer, ModelState
 
-KINDS = ("optimizer",)
+KINDS = ("optimizer", "full")
 _BUCKET_BYTES = 25 << 20
 _IN_FLIGHT = 4  # buckets
 _LAST_WORDS_S = 60.0
@@ -32,19 +32,10 @@ def check(shard: Optional[str], extras: Any) -> None:
         return
     if shard not in KINDS:
         raise UsageError(f"attach(shard={shard!r}): it is \"optimizer\" (every worker has all weights, and a part of the "
-                         "optimizer's state)")
+                         "optimizer's state) or \"full\" (a part of the weights, gradients and optimizer's state)")
     if not extras.only_own():
         raise UsageError(f"attach(shard={shard!r}, state=...): state of the script's own would be held by one worker for all: attach "
                          "the state without shard, or the model without such state")
-
-
-def _tensors(layer: Layer) -> List[torch.Tensor]:
-    """What all workers need of a layer."""
-    out: List[torch.Tensor] = [p.tensor for p in layer.params]
-    out += [b.tensor() for b in layer.buffers]
-    if layer.scales is not None:
-        out.append(layer.scales)
-    return out
 
 
 def _buckets(tensors: Sequence[torch.Tensor]) -> Iterator[List[torch.Tensor]]:
@@ -78,6 +69,9 @@ class Shards:
         for layer in self._state.layers:
             self.drop(layer)
 
+    def hold(self, layer: Layer) -> None:
+        """The layer is about to come: here there is always room for its weights."""
+
     def drop(self, layer: Layer) -> None:
         """The layer is held elsewhere."""
         for p in layer.params:
@@ -106,6 +100,12 @@ class Shards:
         """Of the layers that are held here."""
         return {number: norms[number] for number in self.held}
 
+    def _shared(self, layer: Layer) -> List[torch.Tensor]:
+        """What all workers need of a layer."""
+        out: List[torch.Tensor] = [p.tensor for p in layer.params]
+        out += [b.tensor() for b in layer.buffers]
+        return out if layer.scales is None else [*out, layer.scales]
+
     def gather(self) -> None:
         """All layers get the weights that their holder has. StepCancelled, where a worker is gone."""
         group = self.group
@@ -115,7 +115,7 @@ class Shards:
         with torch.no_grad():
             for stage in range(len(self._first) - 1):
                 layers = self._state.layers[self._first[stage]: self._first[stage + 1]]
-                for bucket in _buckets([t for layer in layers for t in _tensors(layer)]):
+                for bucket in _buckets([t for layer in layers for t in self._shared(layer)]):
                     flat = torch.cat([t.detach().reshape(-1) for t in bucket])
                     if len(waiting) == _IN_FLIGHT:
                         self._finish(group, *waiting.pop(0))

@@ -315,6 +315,8 @@ class ModelState:
 
     def write_layer(self, layer: int, address: int, size: int) -> None:
         self.step = -1  # first: what changes from now on is no script's doing
+        if self.shards is not None:
+            self.shards.hold(self.layers[layer])
         self.layers[layer].write(address)
 
     def drop_layer(self, layer: int) -> None:
