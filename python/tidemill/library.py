@@ -153,6 +153,8 @@ def _declare(lib: ctypes.CDLL) -> None:
     lib.tidemill_report_metric.argtypes = [handle, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_double]
     lib.tidemill_report_loss.restype = None
     lib.tidemill_report_loss.argtypes = [handle, ctypes.c_uint64, ctypes.c_double]
+    lib.tidemill_computed.restype = None
+    lib.tidemill_computed.argtypes = [handle, ctypes.c_uint64, ctypes.c_uint64]
     lib.tidemill_failed.restype = None
     lib.tidemill_failed.argtypes = [handle, ctypes.c_char_p]
     lib.tidemill_reason.restype = ctypes.c_char_p

@@ -184,6 +184,10 @@ class Session:
         """Another number of a step, for the loggers of the job file."""
         self._lib.tidemill_report_metric(self._handle, step, name.encode(), value)
 
+    def computed(self, step: int, seconds: float) -> None:
+        """What this worker computed for a step, others not waited for; before `held`. Micro-batches are shared out by it."""
+        self._lib.tidemill_computed(self._handle, step, max(1, round(seconds * 1e6)))
+
     def failed(self, reason: str) -> None:
         """The job itself is wrong: this is recorded, all workers stop, and nothing is retried."""
         self._lib.tidemill_failed(self._handle, reason.encode(errors="replace"))
@@ -245,6 +249,9 @@ class Alone:
 
     def report_metric(self, step: int, name: str, value: float) -> None:
         """Nobody logs it."""
+
+    def computed(self, step: int, seconds: float) -> None:
+        """There is nobody to share with."""
 
     def failed(self, reason: str) -> None:
         """There is no coordinator to tell."""

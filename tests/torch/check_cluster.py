@@ -25,6 +25,11 @@ def begin(build: Path, folder: Path, model: str, steps: int, determinism: str = 
     return Cluster(build, folder / "cluster", words, steps)
 
 
+def shares(cluster: Cluster, number: int):
+    """Micro-batches of each step of a worker."""
+    return [int(n) for n in re.findall(r"^share \d+ (\d+)$", cluster.log(number), re.M)]
+
+
 def results(folder: Path):
     found = [torch.load(path) for path in folder.glob("out-*")]
     if not found:
@@ -195,5 +200,18 @@ def test_other_weights(build, folder):
             raise Trouble(c.tail())
 
 
-for _test in (test_fast, test_warm_up, test_stopped_worker, test_other_weights, test_head_and_coordinator_gpt):
+def test_slow_worker_gets_less(build, folder):
+    """Workers tell what their micro-batches take; of one whose take ten times as long the others take over, to the same bits."""
+    steps = 100
+    words = [python(), SCRIPT, "mlp", str(folder / "out"), "--steps", str(steps), "--slow", "2"]
+    with Cluster(build, folder / "cluster", words, steps, variables={"TORCH_NODE_SPEEDS": "1"}) as c:
+        c.start_agent(2)
+        c.await_step(1)  # the other one would be done before it comes
+        c.start_agent(1)
+        c.await_(lambda: 7 in shares(c, 1), 240, "a share of seven micro-batches of eight")
+        finish(c, build, folder, "mlp", steps)
+        assert shares(c, 2)[-1] == 1 and 4 in shares(c, 2), shares(c, 2)
+
+
+for _test in (test_fast, test_warm_up, test_slow_worker_gets_less, test_stopped_worker, test_other_weights, test_head_and_coordinator_gpt):
     _test.slow = True

@@ -78,7 +78,7 @@ def test_full_from_copies(build, folder):
 
 def test_full_idle_worker(build, folder):
     """Three shards for two micro-batches: a worker that has none follows the others; activations are computed again."""
-    steps = 24
+    steps = 80
     with start(build, folder, "gpt", steps, "--micro-batch", "8", "--checkpoint", stages=3, micro_batches=2) as c:
         for number in (1, 2, 3):
             c.start_agent(number)

@@ -115,5 +115,5 @@ def test_shards_refuse(build, folder):
     refused("job.on_commit", shard="optimizer")
 
 
-for _test in (test_shards_from_copies, test_shards_fast):
+for _test in (test_shards_replicated, test_shards_from_copies, test_shards_fast):  # check_full.py has the same in the quick tier
     _test.slow = True

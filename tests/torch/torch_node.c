@@ -63,6 +63,7 @@ static int coordinator(char **words)
                                                              .durable_wait_ms = 600000,
                                                              .copies = 1,
                                                              .copies_to_files = true,
+                                                             .speeds_alike = getenv("TORCH_NODE_SPEEDS") == NULL,
                                                              .sets_kept = 2,
                                                              .fresh = access(record, F_OK) != 0},
                                              .decider = tm_decider_use_all(&rule),

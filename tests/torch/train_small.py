@@ -140,6 +140,7 @@ def main() -> None:
     parser.add_argument("--micro-batch", type=int, default=2)
     parser.add_argument("--checkpoint", action="store_true", help="compute activations of blocks again in the backward pass")
     parser.add_argument("--gate", help="a file with a step: those behind it go slowly")
+    parser.add_argument("--slow", default="", help="the instance whose micro-batches take longer")
     parser.add_argument("--fail-at", type=int, default=0)
     parser.add_argument("--unlike", action="store_true", help="begin with weights that differ between workers")
     parser.add_argument("--shard", help="what is sharded")
@@ -165,15 +166,20 @@ def main() -> None:
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
         scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, words.steps)
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9)) if words.average else None
     if words.average:
         job.on_commit(lambda step, loss: average.update_parameters(model))
     job.attach(model, optimizer, scheduler, clip=1.0, shard=None if words.shard == "fsdp" else words.shard, state={"average": average} if words.average else None)
 
+    done = {}  # micro-batches of each step, here
+
     @job.after_step
     def tell(step, loss):
+        if words.slow:
+            print(f"share {step} {done.get(step, 0)}", flush=True)
         print(f"applied {step} of {job.world_size} loss {loss:.6f} rank {job.rank} main {int(job.is_main)}"
-              + (f" weights {weights_of(model)} state {numbers_of(optimizer)} layout {layout(job)}" if words.shard else ""), flush=True)
+              + (f" at {os.environ['GROUP_RANK']}.{os.environ['LOCAL_RANK']} seat {job._asked.pipeline}.{job._asked.stage}"
+                 f" weights {weights_of(model)} state {numbers_of(optimizer)} layout {layout(job)}" if words.shard else ""), flush=True)
 
     for inputs, targets in job.batches(Points(words.model)):
         if job.rehearsing:
@@ -182,6 +188,9 @@ def main() -> None:
             if words.fail_at and step.number == words.fail_at:
                 raise ValueError("the data is odd")
             gate.wait(step.number, lambda: step.cancelled)
+            done[step.number] = done.get(step.number, 0) + 1
+            if words.slow == os.environ.get("TIDEMILL_INSTANCE_ID"):
+                time.sleep(0.05)
             loss = F.cross_entropy(model(inputs), targets.flatten())
             step.backward(loss)
             optimizer.step()

@@ -79,6 +79,29 @@ def _bury(things: Sequence[Any]) -> None:
     thread.start()
 
 
+class Stopwatch:
+    """How long this worker computes, without what it waits for others."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._groups: Sequence["Group"] = ()
+        self._began = 0.0
+
+    def _now(self) -> float:
+        return time.perf_counter() - sum(group.waited_s for group in self._groups)
+
+    def start(self, *groups: Optional["Group"]) -> None:
+        """groups: whose waits are left out."""
+        self._groups = [group for group in groups if group is not None]
+        self._began = self._now()
+
+    def read(self) -> float:
+        """Seconds since `start`. What a GPU still computes counts; the sum that comes next would wait for it, too."""
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()
+        return max(0.0, self._now() - self._began)
+
+
 class _OverGpu:
     """An operation on a copy in GPU memory, for NCCL; the result is copied back."""
 
@@ -99,6 +122,7 @@ class Group:
         self._works: List[Any] = []
         self._broken = False
         self._nccl = False
+        self.waited_s = 0.0  # by this worker, in `wait`
 
     def connect(self, name: str, host: str, meeting: Tuple[str, int], backend: str, timeout_s: float) -> None:
         """Meets the others at the store of the first worker. NCCL is tried even by a single worker: a broken setup should
@@ -197,9 +221,16 @@ class Group:
         """Waits until it is done; StepCancelled if the step is cancelled or a peer is gone."""
         if work is None:
             return
-        if self._nccl:
-            self._wait_for_gpu(work)
-            return
+        began = time.perf_counter()
+        try:
+            if self._nccl:
+                self._wait_for_gpu(work)
+            else:
+                self._wait_for_gloo(work)
+        finally:
+            self.waited_s += time.perf_counter() - began
+
+    def _wait_for_gloo(self, work: Any) -> None:
         event = threading.Event()
         errors: List[RuntimeError] = []
 

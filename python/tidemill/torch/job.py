@@ -40,7 +40,7 @@ from tidemill.torch.extras import Extras
 from tidemill.torch.follow import Follow
 from tidemill.torch.full import FullShards
 from tidemill.torch.full_sums import ShardedSums
-from tidemill.torch.group import Group, Home, StepCancelled, given_up, read_endpoint
+from tidemill.torch.group import Group, Home, StepCancelled, Stopwatch, given_up, read_endpoint
 from tidemill.torch.logs import Sink, StepLog
 from tidemill.torch.scaling import LossScale
 from tidemill.torch.seeds import kept_random_numbers, seed_all
@@ -332,6 +332,8 @@ class Job:
 
     def _ask_to_join(self, engine: Any, digest: str, device: torch.device) -> None:
         assert self._host is not None
+        if device.type == "cuda":
+            torch.cuda.set_device(device)  # what is exchanged from the CPU's memory goes over this one
         self._home = Home(self._host)
         self._digest = digest
         kind = "cuda" if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
@@ -538,13 +540,16 @@ class Job:
         assert sums is not None and group is not None
         self._settings.begin_step()
         sums.begin(group)
+        watch = Stopwatch(state.device)
         while True:
             self._table.zero_()
             self._statistics.begin()
+            watch.start(self._full.group if self._full is not None else None)
             for number in self._share(work):
                 yield from self._micro_batch(work, number, source)
                 if session.cancelled():
                     raise StepCancelled("the step was abandoned")
+            taken_s = watch.read()
             try:
                 norms = self._exchange(group, sums, work.step)
                 break
@@ -553,8 +558,15 @@ class Job:
                 sums.begin_again()
                 source.restart()
         self._fresh = False
+        self._tell_time(work, taken_s)
         state.staging.mark()
         session.held(work.step, norms if self._shards is None else self._shards.own(norms))
+
+    def _tell_time(self, work: Work, seconds: float) -> None:
+        """As if this worker had computed all micro-batches of its pipeline: by what one takes they are shared out."""
+        mine = len(self._share(work))
+        if mine and self._session is not None:
+            self._session.computed(work.step, seconds * (work.last_micro_batch - work.first_micro_batch) / mine)
 
     @staticmethod
     def _share(work: Work) -> range:

@@ -34,7 +34,7 @@ from tidemill.torch.buffers import RunningStatistics, norms_of
 from tidemill.torch.checkpoint import layer_names, write_index, write_layer
 from tidemill.torch.data import MicroBatches
 from tidemill.torch.follow import Follow
-from tidemill.torch.group import Group, StepCancelled
+from tidemill.torch.group import Group, StepCancelled, Stopwatch
 from tidemill.torch.job import Job
 from tidemill.torch.seeds import seed_all
 from tidemill.torch.staging import Staging
@@ -263,11 +263,13 @@ def _husk(state: ModelState) -> ModelState:
 
 
 class _Mail:
-    """Tensors between stages, each with a header that says what it is."""
+    """Tensors between stages, each with a header that says what it is. gloo takes them from the CPU's memory, NCCL from the GPU's: there
+    each direction has a group of its own, for its operations between two workers happen in the order in which both have begun them."""
 
-    def __init__(self, group: Group) -> None:
-        self._group = group
-        self._sent: List[Tuple[Any, torch.Tensor]] = []
+    def __init__(self, onward: Group, back: Group, place: torch.device) -> None:
+        """place: where tensors are when they are sent."""
+        self._groups, self._place = (onward, back), place  # even tags, odd tags
+        self._sent: List[Tuple[Any, torch.Tensor, Group]] = []
 
     def send(self, tensors: Tensors, to: int, tag: int) -> None:
         header = [len(tensors)]
@@ -280,28 +282,31 @@ class _Mail:
             raise UsageError("a layer gives too many tensors to the next stage: at most 5, with few dimensions")
         self._post(torch.tensor(header + [0] * (_HEADER - len(header))), to, tag)
         for t in tensors:
-            self._post(t.detach().contiguous().cpu(), to, tag)
+            self._post(t.detach().contiguous(), to, tag)
 
     def _post(self, tensor: torch.Tensor, to: int, tag: int) -> None:
+        tensor = tensor.to(self._place)
         raw = tensor.view(torch.uint8) if tensor.dtype in (torch.bfloat16, torch.bool) and tensor.dim() else tensor
-        self._sent.append((self._group.send(raw, to, tag), raw))
+        group = self._groups[tag % 2]
+        self._sent.append((group.send(raw, to, tag), raw, group))
 
     def receive(self, source: int, tag: int, device: torch.device) -> Tensors:
-        header = torch.zeros(_HEADER, dtype=torch.int64)
-        self._group.wait(self._group.receive(header, source, tag))
+        group = self._groups[tag % 2]
+        header = torch.zeros(_HEADER, dtype=torch.int64, device=self._place)
+        group.wait(group.receive(header, source, tag))
         numbers = iter(header.tolist())
         out = []
         for _ in range(next(numbers)):
             dtype, grad, dims = _DTYPES[next(numbers)], bool(next(numbers)), next(numbers)
-            tensor = torch.empty([next(numbers) for _ in range(dims)], dtype=dtype)
+            tensor = torch.empty([next(numbers) for _ in range(dims)], dtype=dtype, device=self._place)
             raw = tensor.view(torch.uint8) if dtype in (torch.bfloat16, torch.bool) and dims else tensor
-            self._group.wait(self._group.receive(raw, source, tag))
+            group.wait(group.receive(raw, source, tag))
             out.append(tensor.to(device).requires_grad_(grad))
         return tuple(out)
 
     def flush(self) -> None:
-        for work, _ in self._sent:
-            self._group.wait(work)
+        for work, _, group in self._sent:
+            group.wait(work)
         self._sent.clear()
 
 
@@ -329,8 +334,6 @@ class Pipeline:
         compile: True, or what torch.compile takes: each layer is compiled by itself, so that the bits do not depend on the stages."""
         if len(layers) == 0 or len(layers) > _LAYERS_MAX:
             raise UsageError(f"a pipeline has 1 to {_LAYERS_MAX} layers, not {len(layers)}")
-        if job._backend != "gloo":
-            raise UsageError("stages exchange activations by gloo: say backend=\"gloo\" (or nothing) to init")
         if job._host is not None and job._layer_count != len(layers):
             raise UsageError(f"the job has {job._layer_count} layers, the script {len(layers)}: say `layers: "
                              f"{len(layers)}` in the job's file")
@@ -415,11 +418,14 @@ class Pipeline:
         self._sums.begin(self._stage_group)
         for tied, group in zip(self._tied, self._tied_groups):
             tied.begin(group)
+        watch = Stopwatch(self._device)
         while True:
             self._job._losses.zero_()
             for number in held:
                 self._stack.statistics(number).begin()
+            watch.start(*dict.fromkeys(self._mail_groups))
             _Schedule(self, work, source).run()
+            taken_s = watch.read()
             try:
                 norms = self._finish()
                 break
@@ -427,6 +433,7 @@ class Pipeline:
                 assert isinstance(self._sums, FixedSums)
                 for sums in (self._sums, *self._tied):
                     sums.begin_again()
+        session.computed(work.step, taken_s)
         self._stack.staging.mark()
         session.held(work.step, {number: norms.get(number, 0.0) for number in held})
 
@@ -487,6 +494,9 @@ class Pipeline:
             self._stack.statistics(number).renew()
         name = f"generation-{work.generation}"
         self._world = self._meet(f"{name}-all", job._rank, job._world_size, meeting)
+        self._mail_groups = (self._world, self._world)
+        if job._backend == "nccl":
+            self._mail_groups = (self._world, self._meet(f"{name}-back", job._rank, job._world_size, meeting))
         self._stage_group = self._meet(f"{name}-stage-{work.stage}", work.pipeline, work.pipelines, meeting)
         self._make_sums(work, name, meeting)
         self._generation = work.generation
@@ -556,7 +566,7 @@ class _Schedule:
 
     def __init__(self, owner: Pipeline, work: Work, source: MicroBatches) -> None:
         self._owner, self._work, self._source = owner, work, source
-        self._mail = _Mail(owner._world)
+        self._mail = _Mail(*owner._mail_groups, owner._device if owner._job._backend == "nccl" else torch.device("cpu"))
         self._first, self._last = work.stage == 0, work.stage + 1 == work.stages
         self._open: Dict[int, Tuple[Tensors, Tensors]] = {}
 
