@@ -204,7 +204,7 @@ static int add(struct tm_vms *v, int pool, int64_t now_ms, size_t *out_at, struc
                                            .gone_ms = -1};
     (void)snprintf(instance->type, sizeof instance->type, "%s", p->about.type);
     (void)snprintf(instance->zone, sizeof instance->zone, "%s", p->about.zone);
-    v->vms[v->count] = (struct tm_vm){.step = TM_VM_ASKED, .minimum = true};
+    v->vms[v->count] = (struct tm_vm){.step = TM_VM_ASKED, .minimum = true, .follow_ms = INT64_MAX};
     *out_at = v->count++;
     return 0;
 }
@@ -389,6 +389,37 @@ int tm_vms__refused(struct tm_vms *v, size_t at, const char *code, const char *w
     return tell_missing(v, pool, now_ms, e);
 }
 
+int tm_vms__failed(struct tm_vms *v, size_t at, const char *code, const char *words, int64_t now_ms, struct tm_error *e)
+{
+    struct tm_vm *vm = &v->vms[at];
+    int pool = v->instances[at].pool;
+    enum tm_vm__remedy remedy = v->rules->remedy_of(code);
+    const char *advice = v->rules->advice(code);
+    vm->calling = false;
+    vm->tries++;
+    vm->minimum = false;
+    vm->paid_usd = vm->paid_s = 0;
+    vm->paid_ms = INT64_MAX;
+    vm->follow_ms = INT64_MAX;
+    vm->seen_ms = now_ms;
+    if (vm->id[0] == '\0') {
+        (void)snprintf(vm->id, sizeof vm->id, "%s", vm->token);
+        vm->kept = false;
+    }
+    int rc = drop(v, at, TM_INSTANCE_LOST, now_ms, e);
+    if (rc != 0) return rc;
+    if (remedy == TM_VM_STOP && !any_here(v))
+        return tm_error_set(e, TM_EINPUT, "%.300s%s%s", words, advice[0] != '\0' ? "; " : "", advice);
+    if (v->pools[pool].retry_ms <= now_ms) warn(v, at, code, words);
+    block(v, pool, now_ms, remedy == TM_VM_QUOTA ? QUOTA_MS : remedy == TM_VM_STOP ? STOP_MS : BLOCK_MS);
+    return tell_missing(v, pool, now_ms, e);
+}
+
+void tm_vms__follow(struct tm_vms *v, size_t at, int64_t wait_ms, int64_t now_ms)
+{
+    v->vms[at].follow_ms = now_ms + wait_ms;
+}
+
 /* One that nobody here knows of: an earlier program's, whose notes were lost; else it is ended. */
 static int take_unknown(struct tm_vms *v, const struct tm_vm__row *row, int64_t now_ms, struct tm_error *e)
 {
@@ -481,7 +512,7 @@ static bool is_asking(const struct tm_vm *vm)
 
 static bool wants_prices(const struct tm_vms *v)
 {
-    for (int i = 0; i < v->pool_count; i++)
+    for (int i = 0; !v->unpriced && i < v->pool_count; i++)
         if (v->pools[i].about.kind == TM_INSTANCE_SPOT && v->pools[i].want > 0) return true;
     return false;
 }
@@ -504,6 +535,11 @@ static bool find_call(struct tm_vms *v, int64_t now_ms, struct tm_vm__call *out)
         if (vm->ticket_due && vm->step == TM_VM_BOOTS && vm->retry_ms <= now_ms) {
             out->kind = TM_VM_PUT_TICKET;
             vm->ticket_due = false;
+            return true;
+        }
+        if (vm->follow_ms <= now_ms && !vm->over) {
+            out->kind = TM_VM_FOLLOW;
+            vm->follow_ms = INT64_MAX;
             return true;
         }
         if (vm->log_due) {
@@ -558,6 +594,7 @@ static int64_t vm_due_ms(const struct tm_vms *v, const struct tm_vm *vm)
     if (vm->log_due || vm->drops_due > 0) return 0;
     if (vm->over) return due_ms;
     if (!v->looking) due_ms = v->look_ms;
+    due_ms = earlier(due_ms, vm->follow_ms);
     if (is_asking(vm) || (vm->ending && vm->id[0] != '\0') || (vm->ticket_due && vm->step == TM_VM_BOOTS))
         due_ms = earlier(due_ms, vm->retry_ms);
     if (vm->step == TM_VM_BOOTS) due_ms = earlier(due_ms, vm->boots_ms + v->start_limit_ms + 1);

@@ -97,11 +97,12 @@ struct tm_vm {
     bool kept;       /* it is written down as it is now: whoever does that sets it ... */
     bool dropped;    /* ... and that it is not any more */
     int tries;
-    int64_t retry_ms; /* of renting, ending */
-    int64_t since_ms; /* it is there since then; may be before this program */
-    int64_t boots_ms; /* known since then, to this program */
-    int64_t seen_ms;  /* when the cloud last named it */
-    int64_t paid_ms;  /* the bill is up to here */
+    int64_t retry_ms;  /* of renting, ending */
+    int64_t follow_ms; /* when its operation is looked at; INT64_MAX: there is none, or that is under way */
+    int64_t since_ms;  /* it is there since then; may be before this program */
+    int64_t boots_ms;  /* known since then, to this program */
+    int64_t seen_ms;   /* when the cloud last named it */
+    int64_t paid_ms;   /* the bill is up to here */
     double paid_s;
     double paid_usd;
     bool minimum; /* rules->minimum_s are paid in any case */
@@ -112,6 +113,7 @@ enum tm_vm__call_kind {
     TM_VM_RUN,
     TM_VM_TERMINATE,
     TM_VM_PRICES,
+    TM_VM_FOLLOW, /* how an operation of the cloud's goes that began with a call */
     TM_VM_PUT_TICKET,
     TM_VM_GET_LOG,
     TM_VM_DROP, /* what it left in the bucket */
@@ -137,6 +139,7 @@ struct tm_vms {
     int64_t begin_utc_ms;  /* of this program's time */
     int64_t before_utc_ms; /* up to here an earlier program has paid; 0: there was none */
     bool looking, pricing;
+    bool unpriced; /* nobody says what spot costs now: pools keep the price they have */
     bool adopting; /* before anything is asked for: who is there? */
     struct tm_cloud_instance *instances;
     size_t count, instance_capacity;
@@ -167,6 +170,12 @@ int tm_vms__refused(struct tm_vms *v, size_t at, const char *code, const char *w
                     struct tm_error *e);
 /* The call could not even be made: later. */
 void tm_vms__unmade(struct tm_vms *v, size_t at, int64_t now_ms);
+/* It was refused, or its operation has failed, and something of it may be there all the same: that is ended, and paid
+ * for by nobody. `code` and the error as of tm_vms__refused; a remedy that is TM_VM_AGAIN waits as for capacity. */
+int tm_vms__failed(struct tm_vms *v, size_t at, const char *code, const char *words, int64_t now_ms,
+                   struct tm_error *e);
+/* Its operation is not over: TM_VM_FOLLOW is due in so long. */
+void tm_vms__follow(struct tm_vms *v, size_t at, int64_t wait_ms, int64_t now_ms);
 /* All VMs of this run that the cloud knows of, those that have ended among them. NULL: no answer. */
 int tm_vms__described(struct tm_vms *v, const struct tm_vm__row *rows, size_t count, int64_t now_ms,
                       struct tm_error *e);

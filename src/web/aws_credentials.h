@@ -35,10 +35,6 @@ void tm_aws_keys__clear(struct tm_aws_keys *keys);
 int tm_aws_keys__read(const char *from, const char *text, size_t length, struct tm_aws_keys *out, struct tm_error *e);
 /* A setting of the profile: of the config file, "" where there is none. */
 int tm_aws_profile__setting(struct tm_env *env, const char *key, char *out, size_t room, struct tm_error *e);
-/* The answer to a plain GET or PUT without credentials of AWS: for metadata services, which no proxy knows. */
-struct tm_web_answer;
-int tm_aws_plain__ask(struct tm_env *env, const char *method, const char *url, const char *header, int64_t deadline_ms,
-                      struct tm_web_answer *out, struct tm_error *e);
 /* Each -TM_ENOTFOUND where it has none. */
 int tm_aws_keys__of_profile(struct tm_env *env, struct tm_aws_keys *out, char source[256], struct tm_error *e);
 int tm_aws_keys__of_container(struct tm_env *env, struct tm_aws_keys *out, struct tm_error *e);

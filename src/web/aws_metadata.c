@@ -1,42 +1,11 @@
 /* Credentials of where we run: a container's service, or the instance's own (IMDSv2). */
 #include "web/aws_credentials.h"
-#include "web/web.h"
+#include "web/plain.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { PLAIN_MS = 5000, INSTANCE_MS = 2000, TRIES = 3, URL_BYTES = 2048 };
-
-struct plain {
-    const char *url;
-    const char *header;
-};
-
-static int prepare(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e)
-{
-    (void)e;
-    const struct plain *p = context;
-    tm_text_puts(url, p->url);
-    tm_text_puts(headers, p->header);
-    return 0;
-}
-
-int tm_aws_plain__ask(struct tm_env *env, const char *method, const char *url, const char *header, int64_t deadline_ms,
-                      struct tm_web_answer *out, struct tm_error *e)
-{
-    struct tm_web *web = NULL;
-    struct plain plain = {url, header};
-    struct tm_web_request request = {.method = method,
-                                     .deadline_ms = deadline_ms,
-                                     .tries_max = TRIES,
-                                     .direct = strncmp(url, "http://", 7) == 0,
-                                     .prepare = prepare,
-                                     .context = &plain};
-    int rc = tm_web_create(env, &web, e);
-    if (rc == 0) rc = tm_web__ask(web, &request, out, e);
-    tm_web_destroy(web);
-    return rc;
-}
+enum { PLAIN_MS = 5000, INSTANCE_MS = 2000, URL_BYTES = 2048 };
 
 /* ---- a container ---- */
 
@@ -87,7 +56,7 @@ int tm_aws_keys__of_container(struct tm_env *env, struct tm_aws_keys *out, struc
                             "AWS_CONTAINER_CREDENTIALS_FULL_URI=%s: only https, or http on this machine, is allowed",
                             url);
     int rc = find_authorization(env, header, sizeof header, e);
-    if (rc == 0) rc = tm_aws_plain__ask(env, "GET", url, header, PLAIN_MS, &answer, e);
+    if (rc == 0) rc = tm_web_plain__ask(env, "GET", url, header, NULL, PLAIN_MS, &answer, e);
     if (rc != 0) return tm_error_wrap(e, rc, "the container's service %s", url);
     if (answer.status == 200)
         rc = tm_aws_keys__read("the container's service", tm_text_string(&answer.body), answer.body.length, out, e);
@@ -111,7 +80,7 @@ static int ask_instance(struct tm_env *env, const char *method, const char *path
     while (length > 0 && endpoint[length - 1] == '/')
         length--;
     (void)snprintf(url, sizeof url, "%.*s%s", (int)length, endpoint, path);
-    int rc = tm_aws_plain__ask(env, method, url, header, INSTANCE_MS, &answer, e);
+    int rc = tm_web_plain__ask(env, method, url, header, NULL, INSTANCE_MS, &answer, e);
     if (rc == -(int)TM_EPEER || rc == -(int)TM_ETIMEOUT)
         return tm_error_set(e, TM_ENOTFOUND, "no metadata service at %s", url);
     if (rc != 0) return rc;

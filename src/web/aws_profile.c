@@ -3,7 +3,7 @@
 #include "base/doc.h"
 #include "web/aws_config.h"
 #include "web/aws_credentials.h"
-#include "web/web.h"
+#include "web/plain.h"
 
 #include <jansson.h>
 #include <openssl/evp.h>
@@ -99,48 +99,15 @@ static bool keys_of(const struct tm_text *file, const char *section, struct tm_a
 
 /* ---- credential_process ---- */
 
-static int read_output(struct tm_env *env, int handle, struct tm_text *out, struct tm_error *e)
-{
-    int64_t until = env->monotonic_ns(env) + PROCESS_MS * 1000000LL;
-    for (;;) {
-        char buffer[4096];
-        size_t got = 0;
-        int rc = env->net_receive(env, handle, buffer, sizeof buffer, &got, e);
-        if (rc == 0 && got == 0) return tm_text_status(out, e);
-        if (rc == 0) tm_text_append(out, buffer, got);
-        if (rc == -(int)TM_EBUSY) {
-            bool ready = false;
-            int64_t left_ms = (until - env->monotonic_ns(env)) / 1000000;
-            rc = left_ms <= 0 ? tm_error_set(e, TM_ETIMEOUT, "no answer in %d seconds", PROCESS_MS / 1000)
-                              : env->net_wait(env, &handle, 1, left_ms, &ready, e);
-            if (rc == -(int)TM_ETIMEOUT)
-                return tm_error_set(e, TM_ETIMEOUT, "no answer in %d seconds", PROCESS_MS / 1000);
-        }
-        if (rc != 0) return rc;
-    }
-}
-
 static int of_process(struct tm_env *env, const char *command, const char *profile, struct tm_aws_keys *out,
                       struct tm_error *e)
 {
     struct tm_text text;
     char line[VALUE_BYTES + 32];
-    int pid = 0;
-    int handle = -1;
-    int status = 0;
     (void)snprintf(line, sizeof line, "exec 2> /dev/null; %s", command);
     const char *const argv[] = {"/bin/sh", "-c", line, NULL};
     tm_text_init(&text, 65536);
-    int rc = env->process_start_with(
-        env, &(struct tm_process_options){.argv = argv, .group = true, .captured = &handle}, &pid, e);
-    if (rc == 0) {
-        rc = read_output(env, handle, &text, e);
-        if (rc != 0) (void)env->process_signal_group(env, pid, 9, NULL);
-        env->net_close(env, handle);
-        int waited = env->process_wait(env, pid, 10000, &status, rc == 0 ? e : NULL);
-        if (rc == 0) rc = waited;
-    }
-    if (rc == 0 && status != 0) rc = tm_error_set(e, TM_EINPUT, "it ended with status %d; run it to see why", status);
+    int rc = tm_web_process__ask(env, argv, PROCESS_MS, &text, e);
     if (rc == 0) rc = tm_aws_keys__read("its output", tm_text_string(&text), text.length, out, e);
     if (text.data != NULL) memset(text.data, 0, text.length);
     tm_text_deinit(&text);
@@ -248,7 +215,7 @@ static int of_sso(struct tm_env *env, const struct sso *s, struct tm_aws_keys *o
     tm_percent_encode(s->role, false, &url);
     (void)snprintf(header, sizeof header, "x-amz-sso_bearer_token: %s\n", token);
     rc = tm_text_status(&url, e);
-    if (rc == 0) rc = tm_aws_plain__ask(env, "GET", url.data, header, SSO_MS, &answer, e);
+    if (rc == 0) rc = tm_web_plain__ask(env, "GET", url.data, header, NULL, SSO_MS, &answer, e);
     tm_text_deinit(&url);
     if (rc != 0) return rc;
     if (answer.status != 200)

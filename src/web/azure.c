@@ -1,23 +1,20 @@
 #include "web/azure.h"
 
 #include "base/alloc.h"
-#include "base/doc.h"
+#include "web/azure_identity.h"
 
 #include <assert.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { KEY_MAX = 128, TOKEN_MAX = 8192, TOKEN_MS = 10000, TRIES = 3, PAIRS = 16 };
+enum { KEY_MAX = 128, PAIRS = 16 };
 
 #define VERSION "2021-12-02"
-
-static const int64_t renew_before_ms = 5 * 60000;
 
 struct tm_azure {
     struct tm_env *env;
@@ -26,9 +23,7 @@ struct tm_azure {
     unsigned char key[KEY_MAX];
     size_t key_length; /* 0: none */
     char sas[2048];    /* "": none */
-    pthread_mutex_t lock;
-    char token[TOKEN_MAX]; /* with the lock; "": none so far */
-    int64_t token_ends_ms;
+    struct tm_azure_identity identity;
 };
 
 /* ---- settings ---- */
@@ -114,126 +109,6 @@ static int take_settings(struct tm_azure *azure, struct tm_error *e)
     if (rc == 0 && key != NULL) rc = take_key(azure, key, strlen(key), "AZURE_STORAGE_KEY", e);
     if (rc == 0 && key == NULL && sas != NULL)
         rc = take_word(sas, strlen(sas), azure->sas, sizeof azure->sas, "AZURE_STORAGE_SAS_TOKEN", e);
-    return rc;
-}
-
-/* ---- tokens ---- */
-
-struct plain {
-    const char *url;
-    const char *header;
-};
-
-static int prepare_plain(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e)
-{
-    (void)e;
-    const struct plain *plain = context;
-    tm_text_puts(url, plain->url);
-    tm_text_puts(headers, plain->header);
-    return 0;
-}
-
-static int read_token(struct tm_azure *azure, const struct tm_web_answer *answer, struct tm_error *e)
-{
-    json_t *root = NULL;
-    struct tm_error own; /* what is wrong in the text may show some of it */
-    if (answer->status != 200)
-        return tm_error_set(e, TM_EIO,
-                            "Azure gives no token: refused with %d; check the service principal or the "
-                            "machine's identity, or set AZURE_STORAGE_KEY",
-                            answer->status);
-    int rc = tm_json_load("token", tm_text_string(&answer->body), answer->body.length, &root, &own);
-    if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
-    const char *token = rc == 0 ? json_string_value(json_object_get(root, "access_token")) : NULL;
-    const json_t *left = rc == 0 ? json_object_get(root, "expires_in") : NULL; /* a number, or a number in quotes */
-    long long left_s = json_is_integer(left)  ? (long long)json_integer_value(left)
-                       : json_is_string(left) ? strtoll(json_string_value(left), NULL, 10)
-                                              : 0;
-    bool good =
-        token != NULL && left_s > 0 && left_s < 10000000 && strlen(token) < TOKEN_MAX && strpbrk(token, "\r\n") == NULL;
-    if (good) {
-        (void)snprintf(azure->token, sizeof azure->token, "%s", token);
-        azure->token_ends_ms = azure->env->now_ms(azure->env) + left_s * 1000;
-    }
-    json_decref(root);
-    return good ? 0 : tm_error_set(e, TM_EIO, "Azure's answer holds no token");
-}
-
-static int ask_token(struct tm_azure *azure, const char *method, const char *url, const char *header, const char *body,
-                     struct tm_error *e)
-{
-    struct tm_web *web = NULL;
-    struct tm_web_answer answer;
-    struct plain plain = {url, header};
-    struct tm_web_request request = {.method = method,
-                                     .body = body,
-                                     .length = body != NULL ? strlen(body) : 0,
-                                     .deadline_ms = TOKEN_MS,
-                                     .tries_max = TRIES,
-                                     .direct = strncmp(url, "http://", 7) == 0,
-                                     .prepare = prepare_plain,
-                                     .context = &plain};
-    int rc = tm_web_create(azure->env, &web, e);
-    if (rc == 0 && (rc = tm_web__ask(web, &request, &answer, e)) == 0) {
-        rc = read_token(azure, &answer, e);
-        tm_web_answer_deinit(&answer);
-    }
-    tm_web_destroy(web);
-    return rc;
-}
-
-/* As the service principal: credentials go in the body, never in the URL. */
-static int principal_token(struct tm_azure *azure, const char *tenant, const char *client, const char *secret,
-                           struct tm_error *e)
-{
-    struct tm_text url;
-    struct tm_text body;
-    const char *authority = variable(azure->env, "AZURE_AUTHORITY_HOST");
-    if (authority == NULL) authority = "https://login.microsoftonline.com";
-    tm_text_init(&url, 2048);
-    tm_text_init(&body, 8192);
-    tm_text_printf(&url, "%.*s/", (int)(strlen(authority) - (authority[strlen(authority) - 1] == '/')), authority);
-    tm_percent_encode(tenant, false, &url);
-    tm_text_puts(&url, "/oauth2/v2.0/token");
-    tm_text_puts(&body, "grant_type=client_credentials&scope=https%3A%2F%2Fstorage.azure.com%2F.default&client_id=");
-    tm_percent_encode(client, false, &body);
-    tm_text_puts(&body, "&client_secret=");
-    tm_percent_encode(secret, false, &body);
-    int rc = tm_text_status(&url, e);
-    if (rc == 0) rc = tm_text_status(&body, e);
-    if (rc == 0)
-        rc = ask_token(azure, "POST", tm_text_string(&url), "Content-Type: application/x-www-form-urlencoded\n",
-                       tm_text_string(&body), e);
-    if (body.data != NULL) OPENSSL_cleanse(body.data, body.length);
-    tm_text_deinit(&body);
-    tm_text_deinit(&url);
-    return rc;
-}
-
-static int machine_token(struct tm_azure *azure, struct tm_error *e)
-{
-    char url[1024];
-    const char *host = variable(azure->env, "AZURE_POD_IDENTITY_AUTHORITY_HOST");
-    (void)snprintf(
-        url, sizeof url,
-        "%.500s/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%%3A%%2F%%2Fstorage.azure.com%%2F",
-        host != NULL ? host : "http://169.254.169.254");
-    return ask_token(azure, "GET", url, "Metadata: true\n", NULL, e);
-}
-
-/* A token that lasts for a while yet, as a header. */
-static int add_token(struct tm_azure *azure, struct tm_text *headers, struct tm_error *e)
-{
-    const char *tenant = variable(azure->env, "AZURE_TENANT_ID");
-    const char *client = variable(azure->env, "AZURE_CLIENT_ID");
-    const char *secret = variable(azure->env, "AZURE_CLIENT_SECRET");
-    int rc = 0;
-    (void)pthread_mutex_lock(&azure->lock);
-    if (azure->token[0] == '\0' || azure->env->now_ms(azure->env) > azure->token_ends_ms - renew_before_ms)
-        rc = tenant != NULL && client != NULL && secret != NULL ? principal_token(azure, tenant, client, secret, e)
-                                                                : machine_token(azure, e);
-    if (rc == 0) tm_text_printf(headers, "authorization: Bearer %s\n", azure->token);
-    (void)pthread_mutex_unlock(&azure->lock);
     return rc;
 }
 
@@ -339,7 +214,8 @@ static int prepare(void *context, struct tm_text *url, struct tm_text *headers, 
         tm_text_printf(headers, "%s: %s\n", r->headers[i].name, r->headers[i].value);
     int rc = tm_text_status(&path, e);
     if (rc == 0 && azure->key_length > 0) rc = add_signature(r, tm_text_string(&path), time, headers, e);
-    if (rc == 0 && azure->key_length == 0 && azure->sas[0] == '\0') rc = add_token(azure, headers, e);
+    if (rc == 0 && azure->key_length == 0 && azure->sas[0] == '\0')
+        rc = tm_azure_identity__add(&azure->identity, headers, e);
     tm_text_deinit(&path);
     return rc;
 }
@@ -350,9 +226,7 @@ static bool again(void *context, const struct tm_web_answer *answer)
     struct tm_azure_request *r = context;
     if (answer->status != 401 || r->renewed || r->azure->key_length > 0 || r->azure->sas[0] != '\0') return false;
     r->renewed = true;
-    (void)pthread_mutex_lock(&r->azure->lock);
-    r->azure->token[0] = '\0';
-    (void)pthread_mutex_unlock(&r->azure->lock);
+    tm_azure_identity__forget(&r->azure->identity);
     return true;
 }
 
@@ -382,6 +256,54 @@ int tm_azure_ask(struct tm_web *web, struct tm_azure_request *r, struct tm_web_a
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "%s", r->azure->account);
 }
 
+/* ---- URLs ---- */
+
+/* A service SAS of one blob. */
+static int sign_url(const struct tm_azure *azure, const char *permission, const char *until, const char *path,
+                    unsigned char base64[EVP_MAX_MD_SIZE * 2], struct tm_error *e)
+{
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned size = 0;
+    struct tm_text text;
+    tm_text_init(&text, 8192);
+    tm_text_printf(&text, "%s\n\n%s\n/blob/%s%s\n\n\n\n%s\nb\n\n\n\n\n\n\n", permission, until, azure->account, path,
+                   VERSION);
+    int rc = tm_text_status(&text, e);
+    if (rc == 0) {
+        (void)HMAC(EVP_sha256(), azure->key, (int)azure->key_length, (const unsigned char *)text.data, text.length,
+                   digest, &size);
+        (void)EVP_EncodeBlock(base64, digest, (int)size);
+    }
+    tm_text_deinit(&text);
+    return rc;
+}
+
+int tm_azure_url(const struct tm_azure *azure, const char *method, const char *path, int64_t seconds,
+                 struct tm_text *out, struct tm_error *e)
+{
+    unsigned char base64[EVP_MAX_MD_SIZE * 2];
+    struct tm tm;
+    char until[40];
+    const char *permission = strcmp(method, "PUT") == 0 ? "cw" : "r";
+    time_t ends = (time_t)(azure->env->now_ms(azure->env) / 1000 + seconds);
+    if (azure->key_length == 0)
+        return tm_error_set(e, TM_EINPUT,
+                            "a URL that lets a VM fetch one blob is signed with the account's key: set "
+                            "AZURE_STORAGE_KEY, or AZURE_STORAGE_CONNECTION_STRING");
+    (void)gmtime_r(&ends, &tm);
+    (void)strftime(until, sizeof until, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    int rc = sign_url(azure, permission, until, path, base64, e);
+    if (rc != 0) return rc;
+    tm_text_puts(out, azure->endpoint);
+    tm_percent_encode(path, true, out);
+    tm_text_puts(out, "?sv=" VERSION "&sr=b&sp=");
+    tm_text_printf(out, "%s&se=", permission);
+    tm_percent_encode(until, false, out);
+    tm_text_puts(out, "&sig=");
+    tm_percent_encode((const char *)base64, false, out);
+    return tm_text_status(out, e);
+}
+
 /* ---- the account ---- */
 
 int tm_azure_create(struct tm_env *env, struct tm_azure **out, struct tm_error *e)
@@ -390,7 +312,7 @@ int tm_azure_create(struct tm_env *env, struct tm_azure **out, struct tm_error *
     struct tm_azure *azure = tm_calloc(1, sizeof *azure);
     if (azure == NULL) return tm_error_nomem(e);
     azure->env = env;
-    (void)pthread_mutex_init(&azure->lock, NULL);
+    tm_azure_identity__init(&azure->identity, env, "https://storage.azure.com");
     int rc = take_settings(azure, e);
     if (rc != 0) {
         tm_azure_destroy(azure);
@@ -405,7 +327,7 @@ int tm_azure_create(struct tm_env *env, struct tm_azure **out, struct tm_error *
 void tm_azure_destroy(struct tm_azure *azure)
 {
     if (azure == NULL) return;
-    (void)pthread_mutex_destroy(&azure->lock);
+    tm_azure_identity__deinit(&azure->identity);
     OPENSSL_cleanse(azure, sizeof *azure);
     tm_free(azure);
 }

@@ -4,9 +4,7 @@
  *   AZURE_STORAGE_CONNECTION_STRING                   AccountName=...;AccountKey=...;BlobEndpoint=...
  *   AZURE_STORAGE_ACCOUNT, AZURE_STORAGE_KEY          the account's key: requests are signed with it
  *   AZURE_STORAGE_ACCOUNT, AZURE_STORAGE_SAS_TOKEN    a shared access signature
- *   AZURE_STORAGE_ACCOUNT and
- *     AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET   a service principal's token (AZURE_AUTHORITY_HOST)
- *     none of these                                           a token of the machine's own identity
+ *   AZURE_STORAGE_ACCOUNT alone                       a token (azure_identity.h)
  *
  * Keys and tokens are never printed, logged or stored; a token is asked for anew before it ends. */
 #ifndef TM_WEB_AZURE_H
@@ -45,6 +43,11 @@ struct tm_azure_request {
 int tm_azure_begin(struct tm_web *web, struct tm_azure_request *request, struct tm_web_call **out, struct tm_error *e);
 /* From begin to end, waiting. */
 int tm_azure_ask(struct tm_web *web, struct tm_azure_request *request, struct tm_web_answer *out, struct tm_error *e);
+
+/* Appends the URL by which anybody may GET or PUT this one blob, for so long. -TM_EINPUT: there is no key to sign it.
+ */
+int tm_azure_url(const struct tm_azure *azure, const char *method, const char *path, int64_t seconds,
+                 struct tm_text *out, struct tm_error *e);
 
 /* Appends what a request is signed by: pure, for tests. `path` as it is sent, `time` as in its x-ms-date. */
 void tm_azure__to_sign(const struct tm_azure_request *request, const char *account, const char *path, const char *time,

@@ -13,7 +13,7 @@
 #include "base/env.h"
 #include "base/text.h"
 
-enum { TM_WEB_CALLS_MAX = 64, TM_WEB_WORD_MAX = 256, TM_WEB_BODY_MAX = 16 << 20 };
+enum { TM_WEB_CALLS_MAX = 64, TM_WEB_WORD_MAX = 256, TM_WEB_LINK_MAX = 4200, TM_WEB_BODY_MAX = 16 << 20 };
 
 struct tm_web;
 struct tm_web_call;
@@ -26,8 +26,9 @@ struct tm_web_answer {
     int64_t retry_after_ms;
     int64_t date_ms; /* the service's clock; 0: not said */
     int tries;
-    char etag[TM_WEB_WORD_MAX]; /* "": none */
-    char region[64];            /* x-amz-bucket-region */
+    char etag[TM_WEB_WORD_MAX];      /* "": none */
+    char region[64];                 /* x-amz-bucket-region */
+    char operation[TM_WEB_LINK_MAX]; /* Azure-AsyncOperation, else Location; "": neither, or too long */
 };
 
 /* Whom a service must be, and who we are to it, where that is not what the system says. All is borrowed. */

@@ -80,12 +80,28 @@ struct tm_job_aws {
     int64_t start_ms;   /* it must have joined within so long; 0: the usual */
 };
 
+/* Of cloud azure: what all its VMs have in common. */
+struct tm_job_azure {
+    const char *location;       /* NULL: as the pools say */
+    const char *resource_group; /* NULL: tidemill */
+    const char *image;          /* PUBLISHER:OFFER:SKU:VERSION, or an id; NULL: Microsoft's for GPUs */
+    const char *subnet;         /* an id; NULL: of a network that is made */
+    const char *security_group; /* an id */
+    const char *identity;       /* id of a managed identity by which VMs end themselves */
+    bool public_ip;
+    int64_t disk; /* as of tm_job_aws, and so on */
+    int64_t silence_ms;
+    int64_t life_ms;
+    int64_t start_ms;
+};
+
 /* Where a run gets its instances. */
 struct tm_job_fleet {
     struct tm_maps pools;        /* struct tm_job_pool */
     struct tm_strings hosts;     /* of cloud hosts: cloud/host_list.h */
     struct tm_job_pods pods;     /* of cloud kubernetes */
     struct tm_job_aws aws;       /* of cloud aws */
+    struct tm_job_azure azure;   /* of cloud azure */
     struct tm_job_losses losses; /* where there is no trace */
     const char *trace;           /* a file, or a published hour's name */
     int64_t from_ms;             /* of the trace */

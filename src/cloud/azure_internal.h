@@ -1,0 +1,77 @@
+/* The insides of the Azure cloud. */
+#ifndef TM_CLOUD_AZURE_INTERNAL_H
+#define TM_CLOUD_AZURE_INTERNAL_H
+
+#include "cloud/azure_cloud.h"
+#include "cloud/azure_text.h"
+#include "web/aws_sign.h"
+#include "web/azure.h"
+#include "web/azure_arm.h"
+
+#define TM_AZURE_API_VM      "2024-07-01"
+#define TM_AZURE_API_DISK    "2024-03-02"
+#define TM_AZURE_API_NETWORK "2024-05-01"
+#define TM_AZURE_API_GROUP   "2021-04-01"
+
+enum { TM_AZURE_KEY_MAX = 1024 };
+
+/* Where a call with several requests stands. */
+enum tm_azure__stage {
+    TM_AZURE_ADDRESS, /* made, listed, removed: the parts of a VM ... */
+    TM_AZURE_NIC,
+    TM_AZURE_DISK,
+    TM_AZURE_VM, /* ... and itself */
+    TM_AZURE_POWER,
+    TM_AZURE_CONFIRM /* is one that no list named really gone? */
+};
+
+/* The request of a call that is under way, by its slot. */
+struct tm_azure__ask {
+    enum tm_azure__stage stage;
+    size_t at; /* TM_AZURE_CONFIRM: the VM; TM_VM_PRICES: the pool */
+    struct tm_arm_request arm;
+    struct tm_text body;
+    struct tm_azure_request object;
+    char key[TM_AZURE_KEY_MAX];
+};
+
+struct tm_azure__cloud {
+    struct tm_vm_cloud base; /* first */
+    struct tm_azure_options options;
+    struct tm_arm *arm;
+    struct tm_azure *azure;
+    struct tm_azure__ask asks[TM_VM_CALLS_MAX];
+    char **operations; /* by the places of VMs; NULL: none */
+    size_t operation_count;
+    int64_t power_ms; /* when power states are asked for again */
+    char sha256[TM_SHA256_HEX];
+    char subnet[512];
+    char ssh_key[1024];          /* of nobody: Azure wants one */
+    char (*parts)[TM_VM_ID_MAX]; /* VMs of which the lists named something */
+    size_t part_count, part_capacity;
+};
+
+/* ---- azure_make.c: what is made ---- */
+
+/* The URL of a part of the VM of this name. */
+void tm_azure__path_of(struct tm_azure__cloud *c, enum tm_azure__stage part, const char *vm,
+                       struct tm_arm_request *out);
+/* The body that makes the address, or the interface. */
+int tm_azure__print_part(struct tm_azure__cloud *c, size_t at, enum tm_azure__stage part, struct tm_text *out,
+                         struct tm_error *e);
+/* The body that makes the VM: as it was written down, or anew, and then it is. */
+int tm_azure__print_vm(struct tm_azure__cloud *c, size_t at, struct tm_text *out, struct tm_error *e);
+void tm_azure__make_object(struct tm_azure__cloud *c, size_t at, const char *what, const char *method, char *key,
+                           struct tm_azure_request *out);
+/* Waits: the program in the container, the resource group, the network. */
+int tm_azure__prepare(struct tm_azure__cloud *c, struct tm_error *e);
+
+/* ---- azure_prices.c ---- */
+
+bool tm_azure__has_prices(const struct tm_azure__cloud *c);
+int tm_azure__begin_prices(struct tm_azure__cloud *c, size_t slot, struct tm_web_call **out, struct tm_error *e);
+/* `root` NULL: no answer. */
+int tm_azure__take_prices(struct tm_azure__cloud *c, size_t slot, const json_t *root, struct tm_web_call **out,
+                          struct tm_error *e);
+
+#endif

@@ -1,0 +1,60 @@
+/* Azure as a provider: VMs that join by tickets (cloud/azure_cloud.h). */
+#include "cloud/azure_cloud.h"
+#include "job/provider_vms.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The location of "eastus-2", or of a location. */
+static void region_of(const char *place, char out[64])
+{
+    size_t length = strcspn(place, "-");
+    (void)snprintf(out, 64, "%.*s", (int)(length < 63 ? length : 63), place);
+}
+
+static const struct tm_provider__vm_kind kind = {
+    .cloud = "azure", .scheme = "az", .type = "Standard_NC4as_T4_v3", .region_of = region_of};
+
+static int settle_azure(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e)
+{
+    (void)env;
+    return tm_provider_vms__settle(&kind, settings, place, e);
+}
+
+static int check_azure(const struct tm_run_settings *settings, const char *place, struct tm_error *e)
+{
+    return tm_provider_vms__check(&kind, settings, place, e);
+}
+
+static int open_azure(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
+                      struct tm_error *e)
+{
+    const struct tm_job_azure *said = &request->settings->job.fleet.azure;
+    const struct tm_provider__vm_times times = {said->silence_ms, said->life_ms, said->start_ms};
+    struct tm_provider__vms *vms = NULL;
+    int rc = tm_provider_vms__fill(&kind, env, request, &times, &vms, e);
+    if (rc != 0) return rc;
+    const char *location = said->location != NULL ? said->location : vms->region;
+    if (location[0] == '\0')
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: fleet.azure.location: where? write for example fleet: {azure: {location: eastus}}",
+                            request->dir);
+    struct tm_azure_options options = {.vm = vms->options,
+                                       .location = location,
+                                       .group = said->resource_group,
+                                       .image = said->image,
+                                       .subnet = said->subnet,
+                                       .security_group = said->security_group,
+                                       .identity = said->identity,
+                                       .public_ip = said->public_ip,
+                                       .disk_gb = (said->disk + 999999999) / 1000000000};
+    return tm_azure_cloud_create(env, &options, out, e);
+}
+
+const struct tm_provider tm_provider__azure = {.name = "azure",
+                                               .about = "instances are VMs of Azure, rented on demand and spot",
+                                               .instances_max = TM_AZURE_INSTANCES_MAX,
+                                               .joins = true,
+                                               .settle = settle_azure,
+                                               .check = check_azure,
+                                               .open = open_azure};

@@ -1,0 +1,206 @@
+#include "job/provider_vms.h"
+
+#include "run/state_folder.h"
+#include "store/copy_store.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- before anything is rented ---- */
+
+/* All pools are in one: workers of one layout talk to each other all the time. */
+static int find_region(const struct tm_provider__vm_kind *kind, const struct tm_job_fleet *fleet, const char *place,
+                       char out[64], struct tm_error *e)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    out[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        char region[64] = "";
+        if (pools[i].zone != NULL) kind->region_of(pools[i].zone, region);
+        if (pools[i].region != NULL) (void)snprintf(region, sizeof region, "%s", pools[i].region);
+        if (pools[i].cloud != NULL && strcmp(pools[i].cloud, kind->cloud) != 0)
+            return tm_error_set(e, TM_EINPUT, "%s: fleet.pools[%zu].cloud: %s, but the job runs on cloud %s", place,
+                                i + 1, pools[i].cloud, kind->cloud);
+        if (out[0] != '\0' && region[0] != '\0' && strcmp(out, region) != 0)
+            return tm_error_set(e, TM_EINPUT, "%s: fleet.pools: %s and %s; cloud %s rents in one region at a time",
+                                place, out, region, kind->cloud);
+        if (region[0] != '\0') (void)snprintf(out, 64, "%s", region);
+    }
+    return 0;
+}
+
+int tm_provider_vms__settle(const struct tm_provider__vm_kind *kind, const struct tm_run_settings *settings,
+                            const char *place, struct tm_error *e)
+{
+    const struct tm_job *job = &settings->job;
+    const struct tm_job_fleet *fleet = &job->fleet;
+    char region[64];
+    size_t scheme = strlen(kind->scheme);
+    if (job->copies == NULL || strncmp(job->copies, kind->scheme, scheme) != 0 ||
+        strncmp(job->copies + scheme, "://", 3) != 0)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: copies: cloud %s needs a bucket, where VMs find the program, too; write for example "
+                            "copies: %s://my-bucket/%s",
+                            place, kind->cloud, kind->scheme, job->name);
+    if (fleet->pools.count == 0 && (fleet->instance == NULL || fleet->instance[0] == '\0'))
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: fleet.instance: which instance type? write for example fleet: {instance: %s, "
+                            "limit: 4}",
+                            place, kind->type);
+    if (fleet->pools.count == 0 && fleet->limit == 0)
+        return tm_error_set(e, TM_EINPUT, "%s: fleet.limit: how many instances at most? write for example limit: 4",
+                            place);
+    if (settings->advertise == NULL && (settings->listen == NULL || strncmp(settings->listen, "0.0.0.0", 7) == 0))
+        return tm_error_set(e, TM_EUSAGE,
+                            "where do VMs reach this machine? give --advertise ADDRESS, and --listen 0.0.0.0:PORT for "
+                            "ports that its firewall lets in (PORT and PORT + 1)");
+    return find_region(kind, fleet, place, region, e);
+}
+
+int tm_provider_vms__check(const struct tm_provider__vm_kind *kind, const struct tm_run_settings *settings,
+                           const char *place, struct tm_error *e)
+{
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
+    if (settings->job.engine == TM_JOB_ENGINE_COMMAND && settings->job.setup == NULL)
+        return tm_error_set(
+            e, TM_EINPUT, "%s: setup: a VM is empty: say how it gets what `run` needs (git clone, pip install)", place);
+    if (!tm_job_fleet_has_choices(fleet) && tm_job_fleet_keepers(fleet) > 0 &&
+        tm_job_fleet_keepers(fleet) < fleet->on_demand)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: fleet: on-demand instances either all train or all keep copies, with cloud %s", place,
+                            kind->cloud);
+    return 0;
+}
+
+/* ---- opening ---- */
+
+/* Two pools for a job that has no choice, or as it has them. */
+static int fill_pools(const struct tm_provider_request *request, struct tm_cloud_pool *pools)
+{
+    const struct tm_job_fleet *fleet = &request->settings->job.fleet;
+    size_t count = 0;
+    const struct tm_job_pool *planned = tm_job_fleet_pools(fleet, &count);
+    if (request->pool_count > 0) {
+        memcpy(pools, request->pools, (size_t)request->pool_count * sizeof *pools);
+        return request->pool_count;
+    }
+    for (int kind = 0; kind < 2; kind++) {
+        struct tm_cloud_pool *pool = &pools[kind];
+        bool on_demand = kind == TM_INSTANCE_ON_DEMAND;
+        bool keeps = on_demand && tm_job_fleet_keepers(fleet) > 0 && fleet->anchor_instance[0] != '\0';
+        int64_t price = keeps       ? fleet->anchor_usd_h_millionths
+                        : on_demand ? fleet->on_demand_usd_h_millionths
+                                    : fleet->spot_usd_h_millionths;
+        *pool = (struct tm_cloud_pool){.kind = on_demand ? TM_INSTANCE_ON_DEMAND : TM_INSTANCE_SPOT,
+                                       .limit = on_demand ? 0 : (int)fleet->limit,
+                                       .price_usd_h = price >= 0 ? (double)price / 1e6 : NAN};
+        (void)snprintf(pool->name, sizeof pool->name, "%s", on_demand ? "on-demand" : "spot");
+        (void)snprintf(pool->type, sizeof pool->type, "%s", keeps ? fleet->anchor_instance : fleet->instance);
+        bool first = true;
+        for (size_t i = 0; i < count; i++) { /* of one zone, if all are */
+            if ((planned[i].market == TM_POOL_ON_DEMAND) != on_demand) continue;
+            const char *zone = planned[i].zone != NULL ? planned[i].zone : "";
+            bool same = first || strcmp(zone, pool->zone) == 0;
+            (void)snprintf(pool->zone, sizeof pool->zone, "%s", same ? zone : "");
+            first = false;
+        }
+    }
+    return 2;
+}
+
+/* As a shell reads it. */
+static void put_quoted(struct tm_text *out, const char *text)
+{
+    tm_text_putc(out, '\'');
+    for (; *text != '\0'; text++) {
+        if (*text == '\'')
+            tm_text_puts(out, "'\\''");
+        else
+            tm_text_putc(out, *text);
+    }
+    tm_text_putc(out, '\'');
+}
+
+static int print_variables(const struct tm_provider_request *request, const char **out, struct tm_error *e)
+{
+    const struct tm_job_pairs *envs = &request->settings->job.envs;
+    struct tm_text text;
+    tm_text_init(&text, 1 << 20);
+    for (size_t i = 0; i < envs->count; i++) {
+        tm_text_printf(&text, "export %s=", envs->items[i].name);
+        put_quoted(&text, envs->items[i].text != NULL ? envs->items[i].text : "");
+        tm_text_putc(&text, '\n');
+    }
+    int rc = tm_text_status(&text, e);
+    *out = rc == 0 ? tm_arena_strdup(request->arena, tm_text_string(&text)) : NULL;
+    tm_text_deinit(&text);
+    return rc == 0 && *out == NULL ? tm_error_nomem(e) : rc;
+}
+
+static int find_bucket(struct tm_env *env, struct tm_provider__vms *vms, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    char place[TM_COPY_PLACE_MAX];
+    tm_state_path(vms->request->dir, TM_STATE_COPIES, path);
+    int rc = tm_copy_store_place(env, path, place, e);
+    return rc == 0 ? tm_objects_place(place, vms->bucket, vms->prefix, e) : rc;
+}
+
+static int ticket(void *context, uint64_t id, bool on_demand, char out[TM_VM_TICKET_MAX], struct tm_error *e)
+{
+    static const int64_t usual_ms = 30 * 60000;
+    const struct tm_provider__vms *vms = context;
+    int64_t start_ms = vms->options.start_ms;
+    const struct tm_ticket_for who = {
+        .instance = id, .anchor = on_demand, .valid_ms = start_ms > 0 ? start_ms : usual_ms};
+    static_assert((int)TM_VM_TICKET_MAX >= (int)TM_TICKET_MAX, "a ticket has room");
+    return vms->request->ticket(vms->request->office, &who, out, e);
+}
+
+static bool has_joined(void *context, uint64_t id)
+{
+    const struct tm_provider__vms *vms = context;
+    return tm_provider__has_joined((void *)vms->request, id);
+}
+
+int tm_provider_vms__fill(const struct tm_provider__vm_kind *kind, struct tm_env *env,
+                          const struct tm_provider_request *request, const struct tm_provider__vm_times *times,
+                          struct tm_provider__vms **out, struct tm_error *e)
+{
+    const struct tm_job *job = &request->settings->job;
+    const char *owner = env->variable(env, "USER");
+    const char *variables = NULL;
+    struct tm_provider__vms *vms = tm_arena_alloc(request->arena, sizeof *vms);
+    if (vms == NULL) return tm_error_nomem(e);
+    *vms = (struct tm_provider__vms){.request = request};
+    int rc = find_region(kind, &job->fleet, request->dir, vms->region, e);
+    if (rc == 0) rc = find_bucket(env, vms, e);
+    if (rc == 0) rc = print_variables(request, &variables, e);
+    if (rc != 0) return rc;
+    vms->options = (struct tm_vm_options){.pools = vms->pools,
+                                          .pool_count = fill_pools(request, vms->pools),
+                                          .job = job->name,
+                                          .owner = owner != NULL && owner[0] != '\0' ? owner : "not known",
+                                          .run = request->settings->number,
+                                          .bucket = vms->bucket,
+                                          .prefix = vms->prefix,
+                                          .program = request->program,
+                                          .variables = variables,
+                                          .setup = job->setup,
+                                          .state_dir = request->cloud_dir,
+                                          .log_dir = request->log_dir,
+                                          .id_first = request->account->instance + 1,
+                                          .account_ms = request->account->time_ms,
+                                          .poll_ms = job->fleet.poll_ms,
+                                          .silence_ms = times->silence_ms,
+                                          .life_ms = times->life_ms,
+                                          .start_ms = times->start_ms,
+                                          .ticket = ticket,
+                                          .has_joined = has_joined,
+                                          .context = vms};
+    *out = vms;
+    return 0;
+}

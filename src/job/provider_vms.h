@@ -1,0 +1,44 @@
+/* What providers of VMs that join have in common (cloud/vm_cloud.h): one region, a bucket that copies and the program
+ * are in, tickets, pools. */
+#ifndef TM_JOB_PROVIDER_VMS_H
+#define TM_JOB_PROVIDER_VMS_H
+
+#include "cloud/vm_cloud.h"
+#include "job/provider.h"
+#include "store/objects.h"
+
+/* One of them. */
+struct tm_provider__vm_kind {
+    const char *cloud;  /* "aws" */
+    const char *scheme; /* of the buckets it can use: "s3" */
+    const char *type;   /* an instance type, for messages */
+    /* The region of a zone's name; "" where it does not say. */
+    void (*region_of)(const char *zone, char out[64]);
+};
+
+/* What was said of VMs under fleet: 0 is the usual. */
+struct tm_provider__vm_times {
+    int64_t silence_ms;
+    int64_t life_ms;
+    int64_t start_ms;
+};
+
+/* In the request's arena, as long as the cloud is there. */
+struct tm_provider__vms {
+    struct tm_vm_options options;
+    char region[64]; /* "": not said */
+    const struct tm_provider_request *request;
+    struct tm_cloud_pool pools[TM_CLOUD_POOLS_MAX];
+    char bucket[TM_BUCKET_MAX];
+    char prefix[TM_PREFIX_MAX];
+};
+
+int tm_provider_vms__settle(const struct tm_provider__vm_kind *kind, const struct tm_run_settings *settings,
+                            const char *place, struct tm_error *e);
+int tm_provider_vms__check(const struct tm_provider__vm_kind *kind, const struct tm_run_settings *settings,
+                           const char *place, struct tm_error *e);
+int tm_provider_vms__fill(const struct tm_provider__vm_kind *kind, struct tm_env *env,
+                          const struct tm_provider_request *request, const struct tm_provider__vm_times *times,
+                          struct tm_provider__vms **out, struct tm_error *e);
+
+#endif
