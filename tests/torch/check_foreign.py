@@ -107,6 +107,26 @@ TORCHFT_TEST = {
     "small steps": ("        loss = criterion", "        watch.wait(job)\n        loss = criterion"),
     "the result": ("\n\nif __name__", "    if job.done():\n        watch.save(m)\n\n\nif __name__"),
 }
+FSDP2 = {
+    "the package": ("import torch\nimport torch.distributed as dist\nfrom torch import nn\n"
+                    "from torch.distributed.device_mesh import init_device_mesh\n", "import torch\nfrom torch import nn\nimport tidemill.torch\n"),
+    "no sampler by ranks": ("from torch.utils.data.distributed import DistributedSampler\n", ""),
+    "the job, before the model": (
+        "    dist.init_process_group(\"gloo\")\n    torch.manual_seed(0)\n",
+        "    job = tidemill.torch.init(steps=EPOCHS * 4, batch=16, micro_batch=4, seed=0, determinism=\"bitwise\")\n"),
+    "the mesh": ("    mesh = init_device_mesh(\"cpu\", (dist.get_world_size(),))\n", "    mesh = job.mesh\n"),
+    "attach": ("    sampler = DistributedSampler(dataset)\n", "    job.attach(model, optim)\n"),
+    "the order": ("sampler=sampler)\n", "shuffle=True)\n"),
+    "epochs": ("in range(EPOCHS):\n        sampler.set_epoch(epoch)\n", "in job.epochs(loader):\n"),
+    "the loop": ("in loader:\n", "in job.batches(loader):\n"),
+    "backward": ("            loss.backward()\n", "            job.backward(loss)\n"),
+    "the end": ("    dist.destroy_process_group()\n", ""),
+}
+FSDP2_TEST = {
+    "what the test reads": ("job.attach(model, optim)\n", "job.attach(model, optim)\n    import watch; watch.follow(job)\n"),
+    "small steps": ("            loss = nn", "            watch.wait(job)\n            loss = nn"),
+    "the result": ("\n\nif __name__", "    if job.done():\n        watch.save(model)\n\n\nif __name__"),
+}
 WATCH = '''
 import os, sys, torch
 sys.path.insert(0, {tests!r})
@@ -153,7 +173,7 @@ def changed(edits):
     return sum(len([line for line in after.splitlines() if line not in before.splitlines()]) for before, after in edits.values())
 
 
-def both_ways(build, folder, script, words, steps):
+def both_ways(build, folder, script, words, steps, stages=1):
     """Alone, and on two workers of which one is killed and comes back, and one is gone with its agent."""
     (folder / "watch.py").write_text(WATCH.format(tests=str(ROOT / "tests" / "torch")))
     variables = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMILL_") or k == "TIDEMILL_LIBRARY"}
@@ -162,7 +182,7 @@ def both_ways(build, folder, script, words, steps):
     if done.returncode:
         raise Trouble(done.stdout[-2000:] + done.stderr[-3000:])
     command = ["/bin/sh", "-c", f"cd {folder} && exec {python()} {script} {' '.join(words)}"]
-    with Cluster(build, folder / "cluster", command, steps, micro_batches=4,
+    with Cluster(build, folder / "cluster", command, steps, micro_batches=4, stages=stages,
                  variables={"TEST_OUT": str(folder / "out"), "TEST_GATE": str(folder / "cluster" / "gate"),
                             "TIDEMILL_DETERMINISM": "bitwise"}) as c:
         c.start_agent(1)
@@ -225,5 +245,12 @@ def test_torchft_script(build, folder):
     assert changed(TORCHFT) == 7, changed(TORCHFT)
 
 
-for _test in (test_nanogpt, test_mnist, test_torchrun_script, test_torchft_script):
+def test_fsdp2_script(build, folder):
+    """In the style of PyTorch's tutorial for fully_shard."""
+    (folder / "train.py").write_text(port(HERE / "script_fsdp2.py", FSDP2, FSDP2_TEST))
+    both_ways(build, folder, "train.py", [], 24, stages=2)
+    assert changed(FSDP2) == 8, changed(FSDP2)
+
+
+for _test in (test_fsdp2_script, test_nanogpt, test_mnist, test_torchrun_script, test_torchft_script):
     _test.slow = True

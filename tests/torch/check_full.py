@@ -33,6 +33,16 @@ def in_parts(cluster, model, layout):
                       f"{cluster.tail()}")
 
 
+def seen_whole(cluster):
+    """Every fifth step all weights were there, the same on all workers."""
+    steps = {}
+    for path in cluster.folder.glob("worker-*.log"):
+        for step, hash_, finite in re.findall(r"^whole (\d+) (\S+) (\S+)$", path.read_text(), re.M):
+            assert finite == "True", (step, path.name)
+            steps.setdefault(int(step), set()).add(hash_)
+    assert steps and all(step % 5 == 0 and len(hashes) == 1 for step, hashes in steps.items()), steps
+
+
 def layouts(cluster):
     return {layout for layout, _ in states(cluster)}
 
@@ -55,6 +65,7 @@ def test_full_fully_shard(build, folder):
         finish(c, build, folder, "gpt", steps)
         in_parts(c, "gpt", "2x2")
         in_parts(c, "gpt", "1x2")
+        seen_whole(c)
         c.await_(lambda: (folder / "saved" / "tidemill.json").exists(), 30, "the checkpoint")
         saved_is_whole(folder, "gpt", torch.load(folder / "alone-0")["hash"])
 

@@ -12,7 +12,7 @@ from cluster import ROOT, Trouble
 
 STEPS = 150
 JOB = f"""name: pairs
-run: {sys.executable} {ROOT}/tests/torch/train_small.py gpt {{out}} --steps {STEPS} --shard fsdp
+run: {sys.executable} {ROOT}/tests/torch/train_small.py gpt OUT --steps {STEPS} --shard fsdp
 steps: {STEPS}
 batch: 16
 micro_batch: 2
@@ -23,7 +23,7 @@ fleet: {{limit: 2, workers: 2, stages_min: 2, scaled: 0}}
 
 
 def test_workers_of_an_instance(build, folder):
-    (folder / "job.yaml").write_text(JOB.format(out=folder / "out"))
+    (folder / "job.yaml").write_text(JOB.replace("OUT", str(folder / "out")))
     variables = {**os.environ, "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(ROOT / "python")}
     done = subprocess.run([build / "tidemill", "run", "-y", "--no-preemptions", "--state", folder / "run", "--chaos", "5", "--chaos-every", "8s",
                            "--chaos-faults", "2", "--chaos-kinds", "kill-worker,kill-agent", folder / "job.yaml"], env=variables,

@@ -181,6 +181,15 @@ def main() -> None:
               + (f" at {os.environ['GROUP_RANK']}.{os.environ['LOCAL_RANK']} seat {job._asked.pipeline}.{job._asked.stage}"
                  f" weights {weights_of(model)} state {numbers_of(optimizer)} layout {layout(job)}" if words.shard else ""), flush=True)
 
+    def evaluate(step, loss):
+        model.eval()
+        with torch.no_grad():
+            finite = bool(torch.isfinite(model(Points(words.model)[0][0].unsqueeze(0))).all())
+        model.train()
+        print(f"whole {step} {weights_hash(model)} {finite}", flush=True)
+
+    if words.shard:
+        job.after_step(evaluate, whole=5)
     for inputs, targets in job.batches(Points(words.model)):
         if job.rehearsing:
             print(f"rehearsed as {job.rank} of {job.world_size} main {int(job.is_main)}", flush=True)

@@ -32,7 +32,7 @@ _IN_FLIGHT = 4  # sums of gradients
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 _OUTSIDE = ("the model was called outside of the job's micro-batches, where its weights are in shards (attach(shard=\"full\"), "
-            "fully_shard): evaluate after the loop, when every worker has them all, or use attach(shard=\"optimizer\")")
+            "fully_shard): evaluate after the loop, or in job.after_step(FUNCTION, whole=100), when every worker has them all")
 _ORDER = ("the parts of the model were not used in the same order in every micro-batch ({}): with weights in shards "
           "(attach(shard=\"full\"), fully_shard) all workers exchange them in one order. Use attach(shard=\"optimizer\"), or shard the "
           "part that varies as one")
@@ -229,17 +229,39 @@ class FullShards(Shards):
         out += [b.tensor() for b in layer.buffers]
         return out if layer.scales is None else [*out, layer.scales]
 
+    def gather_all(self, wanted: bool) -> bool:
+        """All weights on every worker, where one of them wants it. StepCancelled, where one is gone."""
+        flag = torch.tensor([int(wanted)])
+        if self.group is not None:
+            self.group.wait(self.group.all_reduce(flag))
+        if not int(flag[0]):
+            return False
+        self._everything = True
+        for layer in self._state.layers:
+            self.hold(layer)
+        try:
+            self.gather()
+        except StepCancelled:
+            self.free_others()
+            raise
+        return True
+
+    def free_others(self) -> None:
+        """Weights that are not held."""
+        self._everything = False
+        for layer in self._state.layers:
+            if layer.number not in self.held:
+                self._free(layer)
+
     def gather_result(self, step: int) -> bool:
         """As Shards: after the loop every worker has all weights."""
         self.rounds.abandon()
         self._everything = True
-        held = set(self.held)
         for layer in self._state.layers:
             self.hold(layer)
         whole = super().gather_result(step)
-        for layer in self._state.layers if not whole else ():
-            if layer.number not in held:
-                self._free(layer)
+        if not whole:
+            self.free_others()
         return whole
 
     # -- hooks --

@@ -182,7 +182,7 @@ class Job:
         self._clip: Optional[float] = None
         self._step: Optional[Step] = None
         self._renew_table()
-        self._callbacks: List[Callable[[int, Optional[float]], None]] = []
+        self._callbacks: List[Any] = []  # (function, every so many steps with all weights)
         self._commit_callbacks: List[Callable[[int, float], None]] = []
         self._main_callbacks: List[Callable[[], None]] = []
         self._logs: List[Any] = []
@@ -755,19 +755,37 @@ class Job:
         self._next_step = work.step + 1
         self._report(work.step, loss)
         self._session.applied(work.step)
-        self._untold = (work.step, loss)
+        self._untold, self._told = (work.step, loss), False
         if self._shards is None:
             self._tell_step()
 
     def _tell_step(self) -> None:
         """after_step and logs, of the committed step, once all of its weights are here."""
-        told, self._untold = self._untold, None
-        if told is not None and told[0] == self.committed_step:
+        told = self._untold
+        if told is not None and told[0] != self.committed_step:
+            told = self._untold = None
+        if told is not None and not self._told:
+            self._told = True
             self._log(*told)
-            for callback in self._callbacks:
+            for callback in [callback for callback, whole in self._callbacks if not whole]:
                 callback(*told)
+        due = [callback for callback, whole in self._callbacks if whole and self.committed_step % whole == 0]
+        if due and self.committed_step:
+            self._tell_whole(due, told)
+        self._untold = None
+
+    def _tell_whole(self, due: List[Any], told: Any) -> None:
+        """With all weights. Every worker of the generation comes here, also one that has nothing to tell: it gives its weights."""
+        full = None if self._over else self._full
+        if full is not None and not full.gather_all(told is not None):
+            return
+        for callback in due if told is not None else ():
+            callback(*told)
+        if full is not None:
+            full.free_others()
 
     _untold: Any = None
+    _told = False
     _shards: Optional[shards.Shards] = None
     _full: Optional[FullShards] = None  # the same, where weights are sharded
     _plan: Any = None  # of fully_shard
@@ -873,9 +891,12 @@ class Job:
             raise UsageError("job.step() belongs inside the loop over job.batches(dataset), once a batch")
         return self._step
 
-    def after_step(self, callback: Callable[[int, Optional[float]], None]) -> Callable[[int, Optional[float]], None]:
-        """Calls `callback(step, loss)` after every step that this worker has applied; the loss is that of the global batch."""
-        self._callbacks.append(callback)
+    def after_step(self, callback: Callable[[int, Optional[float]], None], whole: int = 0) -> Callable[[int, Optional[float]], None]:
+        """Calls `callback(step, loss)` after every step that this worker has applied; the loss is that of the global batch.
+
+        whole   > 0: after steps that are multiples of it only, and with attach(shard="full") with all weights in memory, on every worker:
+                for an evaluation now and then"""
+        self._callbacks.append((callback, whole))
         return callback
 
     def on_commit(self, callback: Callable[[int, float], None]) -> Callable[[int, float], None]:
