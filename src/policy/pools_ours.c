@@ -108,6 +108,7 @@ static double gain_of(const struct tm_policy *policy, const struct tm_facts *fac
     double usd_s = instances * to->usd_h / 3600, egress = 0, more = 0, best = -INFINITY;
     if (usd_s > 0) egress = facts->move_usd * to->value[0] / usd_s;
     double move = to->value[0] * to->worth * move_s(policy, instances) + egress;
+    if (to->value[0] * to->worth <= from->value[0] * from->worth) return -INFINITY; /* a move that can wait does */
     for (int k = 0; k < SAMPLES; k++) {
         more += (to->value[k] * to->worth - from->value[k] * from->worth * (1 + least_gain)) * TM_POOLS_SAMPLE_S;
         best = fmax(best, more - (k + 1 < SAMPLES ? 2 : 1) * move);
