@@ -5,15 +5,20 @@
 #include "policy/facts.h"
 #include "policy/policy.h"
 
+/* A pool that has just given or taken instances takes some again sooner than one that has not for hours: losses are
+ * counted by how long it has been calm. */
+enum { TM_POOLS_AGES = 4 };
+
 /* Of one pool. */
 struct tm_learned_pool {
-    double losses;     /* instances that it took back, ours or others' ... */
-    double instance_s; /* ... in so many instance-seconds */
-    double drops;      /* how often it took some */
-    double dropped_s;  /* when it last did; -INFINITY: never */
-    int capacity;      /* as last seen: ours and those on offer */
-    int here;          /* of them, those that had arrived */
-    bool is_short;     /* it took or refused some, and none has arrived since */
+    double losses[TM_POOLS_AGES];     /* instances that it took back, ours or others' ... */
+    double instance_s[TM_POOLS_AGES]; /* ... in so many instance-seconds */
+    double drops;                     /* how often it took some */
+    double dropped_s;                 /* when it last did; -INFINITY: never */
+    double calm_s;                    /* since when it has taken none, and had some */
+    int capacity;                     /* as last seen: ours and those on offer */
+    int here;                         /* of them, those that had arrived */
+    bool is_short;                    /* it took or refused some, and none has arrived since */
 };
 
 /* Of the pools that can train together, as one: the throughput that all their capacity would give, so that what they
@@ -44,7 +49,8 @@ void tm_learned_pools__init(struct tm_learned_pools *learned);
 void tm_learned_pools__observe(struct tm_learned_pools *learned, double now_s, const struct tm_pool *pools, int count,
                                int capacities[TM_POOLS_MAX]);
 void tm_learned_pools__sample(struct tm_learned_pools *learned, int group, double rate);
-/* How often an instance of the pool is preempted, a second. */
+/* One over the seconds that an instance of the pool is expected to live from now on: by how long the pool has been
+ * calm, from its own figures, those of all pools and what is usual. */
 double tm_learned_pools__lost_per_s(const struct tm_learned_pools *learned, int pool);
 /* How likely `other` takes instances when `pool` does. */
 double tm_learned_pools__together(const struct tm_learned_pools *learned, int pool, int other);
@@ -58,6 +64,10 @@ struct tm_policy;
  * deadline needs. */
 void tm_policy__choose_pools(struct tm_policy *policy, const struct tm_facts *facts, int on_demand,
                              struct tm_decision *out);
+/* Of instances in the order in which they would be rented (`order`: the pool of each), how many are worth their money:
+ * all that one pool has, and more as long as a sample of them costs little more than one of those. */
+int tm_pools__worthwhile(const struct tm_policy *policy, const struct tm_facts *facts, const short *order, int count,
+                         int alone);
 /* Parts of it. */
 void tm_policy__choose_ours(struct tm_policy *policy, const struct tm_facts *facts, int on_demand,
                             struct tm_decision *out);

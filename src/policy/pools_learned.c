@@ -4,9 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-static const double fading = 0.999;        /* of a sample, each ten minutes: half of it is gone in five days */
-static const double usual_losses = 1;      /* in ... */
-static const double usual_s = 4 * 3600.0;  /* ... so many instance-seconds, until there are figures */
+static const double fading = 0.999; /* of a sample, each ten minutes: half of it is gone in five days */
+/* Calm for less than these seconds: preempted every ... */
+static const double ages_s[TM_POOLS_AGES] = {900, 3600, 4 * 3600, INFINITY};
+static const double usual_s[TM_POOLS_AGES] = {3600, 2 * 3600, 4 * 3600, 10 * 3600}; /* ... until there are figures */
+static const double usual_losses = 2;      /* that these stand for, among those of all pools ... */
+static const double others_losses = 3;     /* ... and those of all pools beside its own */
 static const double usual_kept = 0.92;     /* of a deviation from the mean, from sample to sample: it lasts two hours */
 static const double usual_weight = 36;     /* samples that these figures stand for */
 static const double usual_together = 0.25; /* pools that lose together, until it is known ... */
@@ -35,12 +38,20 @@ static bool is_unknown(const struct tm_pool *pool)
     return pool->offered < 0 && pool->here + pool->ordered + pool->leaving + pool->lost + pool->refused == 0;
 }
 
+static int age_of(const struct tm_learned_pools *learned, const struct tm_learned_pool *pool)
+{
+    int age = 0;
+    while (age < TM_POOLS_AGES - 1 && learned->now_s - pool->calm_s >= ages_s[age])
+        age++;
+    return age;
+}
+
 static void learn_drop(struct tm_learned_pools *learned, int pool, int taken)
 {
     struct tm_learned_pool *it = &learned->pools[pool];
-    it->losses += taken;
+    it->losses[age_of(learned, it)] += taken;
     it->drops++;
-    it->dropped_s = learned->now_s;
+    it->dropped_s = it->calm_s = learned->now_s;
     for (int i = 0; i < TM_POOLS_MAX; i++) {
         if (i == pool || learned->now_s - learned->pools[i].dropped_s > together_s) continue;
         learned->together[pool][i]++;
@@ -99,10 +110,11 @@ void tm_learned_pools__observe(struct tm_learned_pools *learned, double now_s, c
         if (pools[i].market != TM_POOL_SPOT) continue;
         int ours = pools[i].here + pools[i].ordered + pools[i].leaving;
         int capacity = pools[i].offered < 0 ? ours : ours + pools[i].offered;
-        it->instance_s += it->capacity * passed_s;
+        it->instance_s[age_of(learned, it)] += it->capacity * passed_s;
         int taken = it->capacity - capacity > pools[i].lost ? it->capacity - capacity : pools[i].lost;
         if (learned->begun && taken > 0) learn_drop(learned, i, taken);
         learn_pool_short(it, &pools[i]);
+        if (it->capacity == 0) it->calm_s = now_s;
         it->capacity = capacity;
         int *sum = &capacities[pools[i].group];
         *sum = *sum < 0 || is_unknown(&pools[i]) ? -1 : *sum + capacity;
@@ -118,10 +130,28 @@ void tm_learned_pools__sample(struct tm_learned_pools *learned, int group, doubl
     sample_group(it, learned->now_s, rate);
 }
 
+/* Losses a second of instances whose pool has been calm for so long. */
+static double hazard(const struct tm_learned_pools *learned, const struct tm_learned_pool *pool, int age)
+{
+    double losses = usual_losses, instance_s = usual_losses * usual_s[age];
+    for (int i = 0; i < TM_POOLS_MAX; i++) {
+        losses += learned->pools[i].losses[age];
+        instance_s += learned->pools[i].instance_s[age];
+    }
+    return (pool->losses[age] + others_losses) / (pool->instance_s[age] + others_losses * instance_s / losses);
+}
+
 double tm_learned_pools__lost_per_s(const struct tm_learned_pools *learned, int pool)
 {
     const struct tm_learned_pool *it = &learned->pools[pool];
-    return (it->losses + usual_losses) / (it->instance_s + usual_s);
+    double life_s = 0, alive = 1, calm_s = it->capacity > 0 ? learned->now_s - it->calm_s : 0;
+    for (int age = it->capacity > 0 ? age_of(learned, it) : 0; age < TM_POOLS_AGES; age++) {
+        double lost_per_s = hazard(learned, it, age), stays = exp(-lost_per_s * (ages_s[age] - calm_s));
+        life_s += alive * (1 - stays) / lost_per_s;
+        alive *= stays;
+        calm_s = ages_s[age];
+    }
+    return 1 / life_s;
 }
 
 double tm_learned_pools__together(const struct tm_learned_pools *learned, int pool, int other)

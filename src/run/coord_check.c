@@ -89,7 +89,7 @@ static void check_copies(const struct tm_coordinator *c)
         assert(i == 0 || c->sets[i - 1].set <= c->sets[i].set); /* equal: the record says it twice */
     }
     if (c->copying.set == 0) return;
-    assert(tm_coord__runs(c) || TM_PLANTED(finish_early)); /* a fence gives it up, and so does the end */
+    assert(tm_coord__runs(c)); /* a fence gives it up, and so does the end */
     assert(c->copying.set <= c->newest_set && c->copying.set <= c->sets_named);
     assert(c->copying.parts != NULL && c->copying.done != NULL && c->copying.sources != NULL);
     assert(c->copying.step >= c->base);

@@ -695,6 +695,7 @@ void tm_coord__finish_check(struct tm_coordinator *c, int64_t now_ms, struct tm_
         /* The last step is made durable first. Only what is to be in memory may have no place. */
         if (c->copying.set != 0 || !in_files) return;
     }
+    tm_coord__copy_abandon(c, now_ms, out); /* a set of the last step is whole, and another of it had been begun */
     tm_coord__enter(c, TM_COORDINATOR_FINISHED, now_ms);
     tm_coord__steps_tell_all(c, c->applied, out);
     tm_coord__progress_tell(c, now_ms, true, out);

@@ -45,7 +45,7 @@ def job(files, wanted, across):
     return path
 
 
-over_single, over_failover = [], []
+over_single, over_failover, usd = [], [], []
 for name, files, wanted, across in SETS:
     call = [tidemill, "simulate", job(files, wanted, across), "--interval", "5m", "--json"]
     done = subprocess.run(call + ["--policy", "single,failover,spread,tidemill,oracle"], capture_output=True, text=True)
@@ -63,13 +63,18 @@ for name, files, wanted, across in SETS:
         f"{failover['usd_per_million_samples'] / single['usd_per_million_samples']:.2f}"
     )
     ok(f"{name}: not below single by more than 2%", ratio >= 0.98)
+    ok(f"{name}: a sample costs at most 5% more than single's: {dollars:.3f}", dollars <= 1.05)
     ok(f"{name}: nobody is above the bound", all(r["samples"] <= runs["oracle"]["samples"] * 1.0001 for r in runs.values()))
     for run in runs.values():
         paid = sum(pool["bill_usd"] for pool in run["pools"])
         ok(f"{name}: {run['policy']}: pools pay ${paid}, the job ${run['bill_usd']}", abs(paid - run["bill_usd"]) < 0.01)
+    usd.append(dollars)
     over_single.append(ratio)
     over_failover.append(ours["samples"] / failover["samples"])
 ok(f"1.3 times the best single pool: {over_single}", sum(over_single) / len(over_single) >= 1.3)
 ok(f"1.1 times failover: {over_failover}", sum(over_failover) / len(over_failover) >= 1.1)
+mean = lambda list: sum(list) / len(list)
+print(f"mean: {mean(over_single):.2f} of single, {mean(over_failover):.2f} of failover, {mean(usd):.3f} of single's price")
+ok(f"a sample costs no more than single's, within 1%, on average: {usd}", mean(usd) <= 1.01)
 print("tally", passed, failed, 0)
 sys.exit(failed > 0)

@@ -493,6 +493,58 @@ static void test_unknown_is_not_none(void **state)
     assert_true(capacities[0] == 4 && capacities[1] == 5);
 }
 
+/* Who has taken none for long is expected to take none for longer. */
+static void test_calm_pools_live_longer(void **state)
+{
+    (void)state;
+    struct tm_learned_pools learned;
+    struct tm_pool pools[2] = {{.offered = 4}, {.offered = 4}};
+    int capacities[TM_POOLS_MAX];
+    tm_learned_pools__init(&learned);
+    for (int i = 0; i < 600; i++) { /* of the second, one goes every half hour */
+        pools[1].offered = i % 30 == 29 ? 3 : 4;
+        tm_learned_pools__observe(&learned, 60.0 * i, pools, 2, capacities);
+    }
+    double calm = tm_learned_pools__lost_per_s(&learned, 0), restless = tm_learned_pools__lost_per_s(&learned, 1);
+    assert_true(calm < 1 / 18000.0 && restless > 2 * calm);
+    pools[0].offered = 3;
+    tm_learned_pools__observe(&learned, 36000, pools, 2, capacities);
+    assert_true(tm_learned_pools__lost_per_s(&learned, 0) > calm);
+}
+
+/* Six pools of two: as many as are worth it, and one pool's at least; with a deadline, all. */
+static void test_what_is_worth_its_money(void **state)
+{
+    (void)state;
+    static const struct {
+        double scaling;
+        bool has_deadline;
+        int least, most;
+    } rows[] = {{1, false, 12, 12}, {0.94, false, 4, 4}, {0.5, false, 2, 2}, {0.94, true, 12, 12}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct test_job *job = job_make(9, false, COST, 12, deep_speed);
+        struct tm_learned_pools learned;
+        struct tm_facts facts = {.pool_count = 6, .limits = {.workers_max = 12, .has_deadline = rows[i].has_deadline}};
+        int capacities[TM_POOLS_MAX];
+        short order[12];
+        double scaling = rows[i].scaling;
+        for (size_t k = 0; k < job->layouts.count; k++)
+            if (job->layouts.list[k].pipelines > 0)
+                job->layouts.list[k].samples_per_s = 10 * pow(job->layouts.list[k].instances, scaling);
+        struct tm_policy policy = {.layouts = &job->layouts, .migrations = job->migrations, .pools = &learned};
+        for (short k = 0; k < 12; k++)
+            order[k] = k / 2;
+        for (int k = 0; k < 6; k++)
+            facts.pools[k] = (struct tm_pool){.price_usd_h = 1, .offered = 2, .speed = 1};
+        tm_learned_pools__init(&learned);
+        for (int k = 0; k < 10000; k++) /* nothing was ever lost */
+            tm_learned_pools__observe(&learned, 600.0 * k, facts.pools, 6, capacities);
+        int count = tm_pools__worthwhile(&policy, &facts, order, 12, 2);
+        assert_row(count >= rows[i].least && count <= rows[i].most, "row %zu: %d", i, count);
+        job_drop(job);
+    }
+}
+
 /* Whatever mattered most can be read back. */
 static void test_why_is_read_back(void **state)
 {
@@ -511,8 +563,10 @@ static void test_why_is_read_back(void **state)
     job_drop(job);
 }
 
-TM_TEST_MAIN(TM_TEST(test_short_until_one_arrives), TM_TEST(test_unknown_is_not_none), TM_TEST(test_why_is_read_back),
-             TM_TEST(test_reactive_migrates_in_a_run), TM_TEST(test_gang_within_its_budget),
-             TM_TEST(test_spot_is_asked_first), TM_TEST(test_the_table), TM_TEST(test_realise),
-             TM_TEST(test_decisions_fit), TM_TEST(test_decisions_by_hand), TM_TEST(test_truth_sees_what_comes),
-             TM_TEST(test_ours_takes_the_best), TM_TEST(test_measured_steps_count), TM_TEST(test_without_memory))
+TM_TEST_MAIN(TM_TEST(test_short_until_one_arrives), TM_TEST(test_unknown_is_not_none),
+             TM_TEST(test_calm_pools_live_longer), TM_TEST(test_what_is_worth_its_money),
+             TM_TEST(test_why_is_read_back), TM_TEST(test_reactive_migrates_in_a_run),
+             TM_TEST(test_gang_within_its_budget), TM_TEST(test_spot_is_asked_first), TM_TEST(test_the_table),
+             TM_TEST(test_realise), TM_TEST(test_decisions_fit), TM_TEST(test_decisions_by_hand),
+             TM_TEST(test_truth_sees_what_comes), TM_TEST(test_ours_takes_the_best), TM_TEST(test_measured_steps_count),
+             TM_TEST(test_without_memory))

@@ -1,0 +1,68 @@
+/* How many instances are worth their money.
+ *
+ * One more instance adds less than the one before (communication, micro-batches that do not divide), is paid while it
+ * starts, and all stand still when it comes and when it goes. So a sample of it costs more than one of the others, and
+ * much more where it does not live long. What one pool has is taken whole: the job is to do no less than it would
+ * there. Beyond that, instances are taken as long as a sample costs at most a little more than it would with that pool
+ * alone. */
+#include "policy/policy_internal.h"
+
+#include <math.h>
+
+/* Dollars a sample, over those of the best pool alone: with as many instances again, some of which go on when that pool
+ * takes its own, and with more than that. */
+static const double most_for_twice = 1.08;
+static const double most_for_more = 1.05;
+
+/* Of the first instances in the order. */
+struct tally {
+    double usd_h;
+    double stops_per_s; /* how often all stand still, for one that comes or goes */
+    double starting;    /* instances that are paid and start, on average */
+    int taken[TM_POOLS_MAX];
+};
+
+/* Those that are here have been started and have joined: that is paid. */
+static void count_in(const struct tm_policy *policy, const struct tm_facts *facts, int pool, struct tally *tally)
+{
+    const struct tm_pool *it = &facts->pools[pool];
+    double lost_per_s = it->market == TM_POOL_SPOT ? tm_learned_pools__lost_per_s(policy->pools, pool) : 0;
+    bool kept = tally->taken[pool]++ < it->here + it->ordered;
+    tally->usd_h += isnan(it->price_usd_h) ? 0 : it->price_usd_h;
+    tally->stops_per_s += kept ? lost_per_s : 2 * lost_per_s;
+    tally->starting += kept ? 0 : fmin(1, lost_per_s * it->start_s);
+}
+
+static double samples_per_s(const struct tm_policy *policy, const struct tm_facts *facts, const struct tally *tally,
+                            int count)
+{
+    int layout = policy->layouts->best[count];
+    double stop_ms = tm_migrations_restart_ms(policy->migrations, layout) +
+                     tm_migrations_largest_ms(policy->migrations, policy->layouts->list[layout].stages);
+    double lost = tally->stops_per_s * stop_ms / 1000 + tally->starting / count;
+    return tm_policy__rate(policy, count, 1, facts->limits.workers_min) * fmax(0, 1 - lost);
+}
+
+int tm_pools__worthwhile(const struct tm_policy *policy, const struct tm_facts *facts, const short *order, int count,
+                         int alone)
+{
+    struct tally tally = {0};
+    double alone_usd_h = 0, alone_per_s = 0, most = 0;
+    int best = alone < count ? alone : count;
+    if (facts->limits.has_deadline) return count; /* what is not taken here would be rented on demand */
+    for (int n = 1; n <= count; n++) {
+        count_in(policy, facts, order[n - 1], &tally);
+        if (n < alone) continue;
+        double per_s = samples_per_s(policy, facts, &tally, n);
+        if (n == alone) {
+            alone_per_s = most = per_s;
+            alone_usd_h = tally.usd_h;
+            continue;
+        }
+        double most_usd = n <= 2 * alone ? most_for_twice : most_for_more;
+        if (per_s <= most || tally.usd_h * alone_per_s > most_usd * alone_usd_h * per_s) continue;
+        most = per_s;
+        best = n;
+    }
+    return best;
+}
