@@ -19,6 +19,7 @@ struct tally {
     double usd_h;
     double stops_per_s; /* how often all stand still, for one that comes or goes */
     double starting;    /* instances that are paid and start, on average */
+    double speeds;      /* their sum */
     int taken[TM_POOLS_MAX];
 };
 
@@ -28,6 +29,7 @@ static void count_in(const struct tm_policy *policy, const struct tm_facts *fact
     const struct tm_pool *it = &facts->pools[pool];
     double lost_per_s = it->market == TM_POOL_SPOT ? tm_learned_pools__lost_per_s(policy->pools, pool) : 0;
     bool kept = tally->taken[pool]++ < it->here + it->ordered;
+    tally->speeds += it->speed > 0 ? it->speed : 1;
     tally->usd_h += isnan(it->price_usd_h) ? 0 : it->price_usd_h;
     tally->stops_per_s += kept ? lost_per_s : 2 * lost_per_s;
     tally->starting += kept ? 0 : fmin(1, lost_per_s * it->start_s);
@@ -40,7 +42,7 @@ static double samples_per_s(const struct tm_policy *policy, const struct tm_fact
     double stop_ms = tm_migrations_restart_ms(policy->migrations, layout) +
                      tm_migrations_largest_ms(policy->migrations, policy->layouts->list[layout].stages);
     double lost = tally->stops_per_s * stop_ms / 1000 + tally->starting / count;
-    return tm_policy__rate(policy, count, 1, facts->limits.workers_min) * fmax(0, 1 - lost);
+    return tm_policy__rate(policy, count, tally->speeds / count, facts->limits.workers_min) * fmax(0, 1 - lost);
 }
 
 int tm_pools__worthwhile(const struct tm_policy *policy, const struct tm_facts *facts, const short *order, int count,
