@@ -512,6 +512,26 @@ static void test_calm_pools_live_longer(void **state)
     assert_true(tm_learned_pools__lost_per_s(&learned, 0) > calm);
 }
 
+/* Pools that took instances in the same quarter of an hour are expected to do so again, others are not; what two pools
+ * of a region lose at once is not taken for chance. */
+static void test_losing_together_is_learned(void **state)
+{
+    (void)state;
+    struct tm_learned_pools learned;
+    struct tm_pool pools[3] = {{.offered = 4}, {.offered = 4}, {.offered = 4}};
+    int capacities[TM_POOLS_MAX];
+    tm_learned_pools__init(&learned);
+    for (int i = 0; i < 1200; i++) { /* the first two every hour, the third half an hour later */
+        pools[0].offered = i % 60 == 30 ? 2 : 4;
+        pools[1].offered = i % 60 == 33 ? 2 : 4;
+        pools[2].offered = i % 60 == 0 ? 2 : 4;
+        tm_learned_pools__observe(&learned, 60.0 * i, pools, 3, capacities);
+    }
+    assert_true(tm_learned_pools__together(&learned, 0, 1) > 0.8);
+    assert_true(tm_learned_pools__together(&learned, 1, 0) > 0.8);
+    assert_true(tm_learned_pools__together(&learned, 0, 2) < 0.1);
+}
+
 /* Six pools of two: as many as are worth it, and one pool's at least; with a deadline, all. */
 static void test_what_is_worth_its_money(void **state)
 {
@@ -564,9 +584,9 @@ static void test_why_is_read_back(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_short_until_one_arrives), TM_TEST(test_unknown_is_not_none),
-             TM_TEST(test_calm_pools_live_longer), TM_TEST(test_what_is_worth_its_money),
-             TM_TEST(test_why_is_read_back), TM_TEST(test_reactive_migrates_in_a_run),
-             TM_TEST(test_gang_within_its_budget), TM_TEST(test_spot_is_asked_first), TM_TEST(test_the_table),
-             TM_TEST(test_realise), TM_TEST(test_decisions_fit), TM_TEST(test_decisions_by_hand),
-             TM_TEST(test_truth_sees_what_comes), TM_TEST(test_ours_takes_the_best), TM_TEST(test_measured_steps_count),
-             TM_TEST(test_without_memory))
+             TM_TEST(test_calm_pools_live_longer), TM_TEST(test_losing_together_is_learned),
+             TM_TEST(test_what_is_worth_its_money), TM_TEST(test_why_is_read_back),
+             TM_TEST(test_reactive_migrates_in_a_run), TM_TEST(test_gang_within_its_budget),
+             TM_TEST(test_spot_is_asked_first), TM_TEST(test_the_table), TM_TEST(test_realise),
+             TM_TEST(test_decisions_fit), TM_TEST(test_decisions_by_hand), TM_TEST(test_truth_sees_what_comes),
+             TM_TEST(test_ours_takes_the_best), TM_TEST(test_measured_steps_count), TM_TEST(test_without_memory))
