@@ -42,6 +42,16 @@ const struct tm_option tm_torchrun_command_options[] = {
     {.name = "log-dir", .value = "DIR", .help = "no effect: logs are in the state folder; tidemill logs"},
     {.name = "redirects", .value = "N", .letter = 'r', .help = "no effect: see --log-dir"},
     {.name = "tee", .value = "N", .letter = 't', .help = "no effect: see --log-dir"},
+    {.name = "event-log-handler", .value = "NAME", .help = "no effect: tidemill events"},
+    {.name = "local-ranks-filter", .value = "N,...", .help = "no effect: tidemill logs shows one worker's"},
+    {.name = "duplicate-stdout-filters", .value = "TEXT,...", .help = "no effect: see --log-dir"},
+    {.name = "duplicate-stderr-filters", .value = "TEXT,...", .help = "no effect: see --log-dir"},
+    {.name = "signals-to-handle", .value = "NAME,...", .help = "no effect: SIGTERM is a notice, SIGINT stops"},
+    {.name = "shutdown-timeout", .value = "S", .help = "no effect: a worker that does not end is killed"},
+    {.name = "run-path", .help = "refused: give the script itself"},
+    {.name = "logs-specs", .value = "NAME", .help = "refused: see --log-dir"},
+    {.name = "numa-binding", .value = "NAME", .help = "refused: start the script under numactl, with --no-python"},
+    {.name = "virtual-local-rank", .help = "refused: LOCAL_RANK is a worker's number on its machine"},
     {.name = "steps", .value = "N", .help = "steps of the job, as the script's tidemill.torch.init has them"},
     {.name = "batch", .value = "N", .help = "its batch"},
     {.name = "micro-batch", .value = "N", .help = "its micro-batch (the batch)"},
@@ -66,6 +76,23 @@ static const struct {
     {"log-dir", "outputs are in the state folder: tidemill logs"},
     {"redirects", "outputs are in the state folder: tidemill logs"},
     {"tee", "outputs are in the state folder: tidemill logs"},
+    {"event-log-handler", "what happens is in the record: tidemill events"},
+    {"local-ranks-filter", "tidemill logs shows one worker's output"},
+    {"duplicate-stdout-filters", "outputs are in the state folder: tidemill logs"},
+    {"duplicate-stderr-filters", "outputs are in the state folder: tidemill logs"},
+    {"signals-to-handle", "SIGTERM is a notice, SIGINT stops the job"},
+    {"shutdown-timeout", "a worker that does not end is killed"},
+};
+
+/* What would change what the script does is refused, with what to write instead. */
+static const struct {
+    const char *option;
+    const char *instead;
+} refused[] = {
+    {"run-path", "give the script itself: it is run by python"},
+    {"logs-specs", "outputs are in the state folder (tidemill logs); leave it out"},
+    {"numa-binding", "write it into the command: --no-python numactl --cpunodebind=0 python3 SCRIPT"},
+    {"virtual-local-rank", "LOCAL_RANK is a worker's number on its machine; leave it out"},
 };
 
 struct torchrun {
@@ -189,6 +216,9 @@ static int read_request(struct torchrun *t, struct tm_error *e)
     if (backend != NULL && strcmp(backend, "c10d") != 0 && strcmp(backend, "static") != 0)
         tm_log(TM_LOG_WARN, "--rdzv-backend %.40s has no effect: Tidemill's own coordinator is where machines meet",
                backend);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (tm_given(cli, refused[i].option))
+            return tm_error_set(e, TM_EUSAGE, "--%s is not for Tidemill: %s", refused[i].option, refused[i].instead);
     if (getcwd(t->folder, sizeof t->folder) == NULL) return tm_error_errno(e, errno, "the current folder");
     const char *python = cli->env->variable(cli->env, "PYTHON_EXEC"); /* as torchrun has it */
     tm_torchrun_name(id != NULL ? id : cli->argument_count > 0 ? cli->arguments[0] : "torchrun", t->name);
@@ -209,6 +239,7 @@ static int serve_agent(struct torchrun *t, const char *ticket, struct tm_error *
     struct sigaction action = {.sa_handler = on_term};
     struct tm_job_agent request = {.ticket = ticket,
                                    .host = tm_given_text(t->cli, "local-addr"),
+                                   .shows = !t->cli->json && !t->cli->quiet, /* as torchrun does */
                                    .notice = TM_AGENT_NOTICE_UNSAID,
                                    .notice_ms = TM_PROTOCOL_NOTICE_MS,
                                    .give_up_ms = TM_PROTOCOL_GIVE_UP_MS,
@@ -261,8 +292,12 @@ static int write_job(struct torchrun *t, struct tm_error *e)
 static int start_node(struct torchrun *t, int *out_pid, struct tm_error *e)
 {
     const char *local = tm_given_text(t->cli, "local-addr");
-    const char *words[] = {
-        "/proc/self/exe", "torchrun", "--node-of", t->dir, local != NULL ? "--local-addr" : NULL, local, NULL};
+    bool shows = !t->cli->json && !t->cli->quiet;
+    const char *words[] = {"/proc/self/exe", "torchrun", "--node-of", t->dir, NULL, NULL, NULL, NULL};
+    size_t count = 4;
+    if (!shows) words[count++] = "--quiet";
+    if (local != NULL) words[count++] = "--local-addr";
+    if (local != NULL) words[count++] = local;
     const struct tm_process_options options = {.argv = words, .group = true};
     return t->cli->env->process_start_with(t->cli->env, &options, out_pid, e);
 }
@@ -282,16 +317,12 @@ static int coordinate(struct torchrun *t, struct tm_error *e)
     if (tm_given(cli, "again")) words[count++] = "--again";
     if (cli->json) words[count++] = "--json";
     if (cli->quiet) words[count++] = "--quiet";
-    if (alone) {
-        words[count++] = "--no-preemptions";
-    } else {
-        words[count++] = "--cloud";
-        words[count++] = "join";
-        words[count++] = "--listen";
-        words[count++] = t->endpoint;
-    }
+    words[count++] = "--cloud";
+    words[count++] = "join";
+    words[count++] = "--listen";
+    words[count++] = alone ? "127.0.0.1:0" : t->endpoint; /* this machine is the only node, or the first */
     words[count++] = t->file;
-    if (!alone) rc = start_node(t, &node, e);
+    rc = start_node(t, &node, e);
     if (rc != 0) return rc;
     cli->exit_status = tm_cli_main(cli->env, (int)count, (char *const *)words);
     if (node > 0 && cli->env->process_wait(cli->env, node, cli->exit_status == 0 ? END_MS : 0, &status, NULL) != 0) {

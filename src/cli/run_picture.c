@@ -235,7 +235,7 @@ static void put_bill(struct page *page)
 {
     const struct tm_run_status *s = page->status;
     char text[TM_UNITS_TEXT_MAX];
-    if (s->instance_count == 0) return;
+    if (s->instance_count == 0 || !tm_run_status_is_priced(s)) return;
     tm_text_printf(&page->line, "cost %s", money(s->bill_usd, text));
     if (s->on_demand_usd > 0)
         tm_text_printf(&page->line, ", on-demand %s: %.0f%% less", money(s->on_demand_usd, text),
@@ -466,7 +466,7 @@ void tm_run_progress_line(const struct tm_run_status *s, struct tm_text *out)
     tm_text_printf(out, ", %.3g steps/s", s->steps_s);
     if (s->pipelines > 0) tm_text_printf(out, ", %ux%u", s->pipelines, s->stages);
     tm_text_printf(out, ", %u instance%s", s->here, s->here == 1 ? "" : "s");
-    if (s->instance_count > 0) tm_text_printf(out, ", cost %s", money(s->bill_usd, text));
+    if (s->instance_count > 0 && tm_run_status_is_priced(s)) tm_text_printf(out, ", cost %s", money(s->bill_usd, text));
     if (s->on_demand_usd > 0) tm_text_printf(out, " (on-demand %s)", money(s->on_demand_usd, text));
     if (s->trouble[0] != '\0') tm_text_printf(out, "; %s", s->trouble);
 }

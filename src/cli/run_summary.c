@@ -64,6 +64,7 @@ static void put_time_and_bill(const struct tm_run_status *s, const struct tm_run
     if (whole && predicted->run.time_s > 0)
         tm_text_printf(out, "; predicted %s", duration(predicted->run.time_s, text));
     tm_text_putc(out, '\n');
+    if (!tm_run_status_is_priced(s)) return;
     put_title(term, out, "cost");
     tm_text_puts(out, money(s->bill_usd, text));
     if (whole && predicted->run.bill_usd > 0)

@@ -95,10 +95,10 @@ static void print_prices(const struct tm_run_settings *settings, struct tm_text 
     const struct tm_job_fleet *fleet = &settings->job.fleet;
     double spot = (double)(fleet->limit * fleet->spot_usd_h_millionths) / 1e6;
     double on_demand = (double)(fleet->limit * fleet->on_demand_usd_h_millionths) / 1e6;
-    tm_text_printf(out,
-                   "No time is predicted: the step time of \"run:\" is not known before it runs.\n"
-                   "Price per hour of the cloud's time: up to %lldx %s, $%.2f spot ($%.2f on-demand)\n",
-                   (long long)fleet->limit, fleet->instance, spot, on_demand);
+    tm_text_puts(out, "No time is predicted: the step time of \"run:\" is not known before it runs.\n");
+    if (spot > 0 || on_demand > 0)
+        tm_text_printf(out, "Price per hour of the cloud's time: up to %lldx %s, $%.2f spot ($%.2f on-demand)\n",
+                       (long long)fleet->limit, fleet->instance, spot, on_demand);
 }
 
 /* Where the instances come from, and what becomes of them. */

@@ -262,7 +262,12 @@ static int describe_worker(struct agent *a, uint32_t local, struct tm_agent_work
     variables[3] = NULL;
     out->variables = variables;
     bool good = variables[0] != NULL && variables[1] != NULL && variables[2] != NULL;
-    if (r->state != NULL) {
+    if (r->state != NULL && r->shows) {
+        char path[TM_STATE_PATH_MAX];
+        tm_state_worker_path(r->state, number, path);
+        out->worker_file = tm_arena_strdup(a->arena, path);
+        good = good && out->worker_file != NULL;
+    } else if (r->state != NULL) {
         char path[TM_STATE_PATH_MAX];
         tm_state_worker_path(r->state, number, path);
         out->worker_file = tm_arena_strdup(a->arena, path);

@@ -22,6 +22,7 @@ struct tm_job_agent {
     const char *tls;  /* folder of its certificate */
     const char *copies;
     bool anchor;
+    bool shows;               /* what workers print goes where this program prints, not to a file */
     int notice;               /* enum tm_notice_cloud or tm_agent_notice: who says that the instance goes */
     int64_t notice_ms;        /* left after SIGTERM */
     int64_t give_up_ms;       /* without a coordinator */

@@ -102,8 +102,9 @@ static void safe(struct tm_text *out, const char *text)
 static void instance_words(const Tmw__Instance *instance, struct tm_text *out)
 {
     const char *kind = instance->spot ? "spot" : "on-demand";
-    tm_text_printf(out, "instance %" PRIu64 " (%s, $%.4g/h) ", instance->id, kind,
-                   (double)instance->price_microusd_h / 1e6);
+    tm_text_printf(out, "instance %" PRIu64 " (%s", instance->id, kind);
+    if (instance->price_microusd_h > 0) tm_text_printf(out, ", $%.4g/h", (double)instance->price_microusd_h / 1e6);
+    tm_text_puts(out, ") ");
     if (instance->end_ms == 0)
         tm_text_puts(out, instance->announced ? "has a notice" : "has arrived");
     else if (instance->released)

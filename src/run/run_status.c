@@ -575,3 +575,8 @@ int tm_run_status_read(const char *file, const char *text, size_t length, struct
     if (rc != 0) return tm_error_nomem(e);
     return tm_error_set(e, TM_EINPUT, "%s: \"%s\" is missing, or was not written by this release", file, reading.wrong);
 }
+
+bool tm_run_status_is_priced(const struct tm_run_status *status)
+{
+    return status->bill_usd > 0 || status->on_demand_usd > 0 || status->spot_usd_h > 0 || status->on_demand_usd_h > 0;
+}

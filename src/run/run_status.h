@@ -186,6 +186,8 @@ struct tm_run_status {
     size_t event_count;
 };
 
+/* Does an instance of it cost anything, as far as is known? */
+bool tm_run_status_is_priced(const struct tm_run_status *status);
 bool tm_run_instance_is_here(const struct tm_run_instance *instance);
 
 void tm_run_status_deinit(struct tm_run_status *status);
