@@ -60,19 +60,42 @@ static bool take_host(const char *text, size_t length, struct tm_host *out)
     return true;
 }
 
-static bool take_slots(const char *text, size_t length, struct tm_host *out)
+/* What a line says beside the host, each at most once, in any order. */
+struct said {
+    int slots, gpus, most; /* 0: not said */
+};
+
+static bool take_count(const char *text, size_t length, struct said *said)
 {
-    static const char *const keys[] = {"slots=", "gpus="};
-    for (size_t i = 0; i < 2; i++) {
-        size_t key = strlen(keys[i]);
+    const struct {
+        const char *key;
+        int *to;
+        int limit;
+    } keys[] = {{"slots=", &said->slots, TM_HOST_SLOTS_MAX},
+                {"gpus=", &said->gpus, TM_HOST_SLOTS_MAX},
+                {"max_slots=", &said->most, 1 << 20},
+                {"max-slots=", &said->most, 1 << 20}}; /* as Open MPI writes it, both ways */
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        size_t key = strlen(keys[i].key);
         int64_t count = 0;
-        if (length <= key || memcmp(text, keys[i], key) != 0) continue;
-        if (!tm_number_i64(text + key, length - key, &count) || count < 1 || count > TM_HOST_SLOTS_MAX) return false;
-        out->slots = (int)count;
-        out->gpus = i == 1;
+        if (length <= key || memcmp(text, keys[i].key, key) != 0) continue;
+        if (!tm_number_i64(text + key, length - key, &count) || count < 1 || count > keys[i].limit) return false;
+        if (*keys[i].to != 0) return false;
+        *keys[i].to = (int)count;
         return true;
     }
     return false;
+}
+
+/* Slots are what is used; max_slots is how many a host bears at most, and never less. */
+static bool settle(const struct said *said, struct tm_host *out)
+{
+    int slots = said->gpus > 0 ? said->gpus : said->slots > 0 ? said->slots : 1;
+    if (said->gpus > 0 && said->slots > 0) return false;
+    if (said->most > 0 && said->most < slots) return false;
+    out->slots = slots;
+    out->gpus = said->gpus > 0;
+    return true;
 }
 
 static bool is_blank(char c)
@@ -84,6 +107,7 @@ int tm_host__parse(const char *where, const char *line, size_t length, struct tm
                    struct tm_error *e)
 {
     struct tm_host host = {.slots = 1};
+    struct said said = {0};
     size_t words = 0;
     const char *comment = memchr(line, '#', length);
     if (comment != NULL) length = (size_t)(comment - line);
@@ -95,12 +119,11 @@ int tm_host__parse(const char *where, const char *line, size_t length, struct tm
         size_t from = at;
         while (at < length && !is_blank(line[at]))
             at++;
-        bool good = words == 0   ? take_host(line + from, at - from, &host)
-                    : words == 1 ? take_slots(line + from, at - from, &host)
-                                 : false;
+        bool good = words == 0 ? take_host(line + from, at - from, &host) : take_count(line + from, at - from, &said);
         if (!good) return wrong(where, line + from, at - from, e);
         words++;
     }
+    if (!settle(&said, &host)) return wrong(where, line, length, e);
     *out_empty = words == 0;
     if (words > 0) *out = host;
     return 0;

@@ -1,9 +1,10 @@
 /* Lists of hosts, one a line, as mpirun and DeepSpeed write them:
  *
- *     [user@]host[:port] [slots=N | gpus=N]      # a comment
+ *     [user@]host[:port] [slots=N | gpus=N] [max_slots=N]      # a comment
  *
- * A slot is one instance; of gpus, each has one GPU of its own. The host is whatever `ssh HOST` understands: a name of
- * the user's own configuration, too. An IPv6 address with a port is [ADDRESS]:PORT. */
+ * A slot is one instance; of gpus, each has one GPU of its own. More than max_slots may not be said. The host is
+ * whatever `ssh HOST` understands: a name of the user's own configuration, too. An IPv6 address with a port is
+ * [ADDRESS]:PORT. */
 #ifndef TM_CLOUD_HOST_LIST_H
 #define TM_CLOUD_HOST_LIST_H
 

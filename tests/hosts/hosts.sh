@@ -1,7 +1,8 @@
 # Hosts on one machine, for tests: each a network, PID, mount and host-name namespace with a real sshd on port 22, on one
 # bridge with a control side. Sourced; needs root, sshd, ip. Everything is named after this shell's pid.
 #     hosts_up DIR K; hosts_kill I; hosts_start I; hosts_cut I; hosts_join I; on_host I CMD...; on_control CMD...; hosts_down
-hosts_dir= hosts_count=0
+# With hosts_cable="PROGRAM MS PERCENT", cables have a length: MS each way, and PERCENT of the packets are lost (cable.c).
+hosts_dir= hosts_count=0 hosts_cable=${hosts_cable:-} hosts_cables=()
 hosts_name=tm$$
 
 on_control() { ip netns exec "${hosts_name}c" "$@"; }
@@ -35,6 +36,21 @@ hosts_kill() { # power loss: nobody says good-bye
     while hosts_lives "$1"; do read -rt 0.02 <> <(:) || true; done
 }
 
+hosts_plug() { # the link of a host, both ends
+    local c=${hosts_name}c i=$1 program ms percent
+    if [ -z "$hosts_cable" ]; then
+        ip -n "$c" link add "v$i" type veth peer name eth0 netns "${hosts_name}h$i"
+        return
+    fi
+    read -r program ms percent <<<"$hosts_cable"
+    "$program" "$c" "v$i" "${hosts_name}h$i" eth0 "$ms" "$percent" >"$hosts_dir/$i/cable" 2>&1 &
+    hosts_cables+=($!)
+    until grep -q ready "$hosts_dir/$i/cable"; do
+        kill -0 $! || { cat "$hosts_dir/$i/cable"; return 1; }
+        read -rt 0.02 <> <(:) || true
+    done
+}
+
 hosts_up() {
     hosts_dir=$1 hosts_count=$2
     mkdir -p "$hosts_dir"
@@ -58,7 +74,7 @@ hosts_up() {
             "SetEnv HOME=$d/home" >"$d/sshd_config"
         ip netns add "${hosts_name}h$i"
         ip -n "${hosts_name}h$i" link set lo up
-        ip -n "$c" link add "v$i" type veth peer name eth0 netns "${hosts_name}h$i"
+        hosts_plug "$i"
         ip -n "$c" link set "v$i" master br0 up
         ip -n "${hosts_name}h$i" addr add "10.77.0.$i/24" dev eth0
         ip -n "${hosts_name}h$i" link set eth0 up
@@ -76,5 +92,6 @@ hosts_down() {
         ip netns del "${hosts_name}h$i" 2>/dev/null
     done
     ip netns del "${hosts_name}c" 2>/dev/null
+    for i in "${hosts_cables[@]:-}"; do [ -n "$i" ] && kill "$i" 2>/dev/null; done
     hosts_dir=
 }

@@ -22,6 +22,10 @@ static void test_lines(void **state)
         {"me@[2001:db8::1]:2200", "me@2001:db8::1", "2200", 1, false},
         {"[::1]", "::1", "", 1, false},
         {"gpu1\tslots=2\r", "gpu1", "", 2, false},
+        {"gpu1 slots=4 max_slots=8", "gpu1", "", 4, false},
+        {"gpu1 max-slots=8 slots=4", "gpu1", "", 4, false},
+        {"gpu1 max_slots=100", "gpu1", "", 1, false},
+        {"gpu1 gpus=4 max_slots=4", "gpu1", "", 4, true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct tm_host host = {.slots = 0};
@@ -38,9 +42,23 @@ static void test_lines(void **state)
 static void test_wrong(void **state)
 {
     (void)state;
-    static const char *const lines[] = {
-        "-oProxyCommand=x", "gpu1;reboot", "gpu1 slots=0", "gpu1 slots=65", "gpu1 8", "gpu1:0", "gpu1:70000",
-        "gpu1 slots=1 x",   "$(reboot)",   "[::1",         "@gpu1",         "gpu1:",  "[]:22"};
+    static const char *const lines[] = {"-oProxyCommand=x",
+                                        "gpu1;reboot",
+                                        "gpu1 slots=0",
+                                        "gpu1 slots=65",
+                                        "gpu1 8",
+                                        "gpu1:0",
+                                        "gpu1:70000",
+                                        "gpu1 slots=1 x",
+                                        "$(reboot)",
+                                        "[::1",
+                                        "@gpu1",
+                                        "gpu1:",
+                                        "[]:22",
+                                        "gpu1 slots=4 max_slots=2",
+                                        "gpu1 slots=1 slots=2",
+                                        "gpu1 slots=1 gpus=1",
+                                        "gpu1 max_slots=0"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         struct tm_host host;
         struct tm_error e = {.text = ""};
