@@ -40,3 +40,23 @@ void tm_cloud_pools__plain(struct tm_cloud_pool out[2])
         (void)snprintf(out[i].name, sizeof out[i].name, "%s", tm_instance_kind__name(out[i].kind));
     }
 }
+
+int64_t tm_cloud_wait_ms(struct tm_cloud *cloud, int pool, int most)
+{
+    size_t count = 0;
+    int came = 0, waiting = 0;
+    int64_t sum_ms = 0, longer_ms = 0, now_ms = cloud->now_ms(cloud);
+    const struct tm_cloud_instance *all = cloud->instances(cloud, &count);
+    for (size_t i = count; i-- > 0 && came < most;) {
+        if (all[i].pool != pool || all[i].arrived_ms < 0) continue;
+        sum_ms += all[i].arrived_ms - all[i].asked_ms;
+        came++;
+    }
+    for (size_t i = count; i-- > 0 && waiting < most;) {
+        if (all[i].pool != pool || all[i].state != TM_INSTANCE_STARTING) continue;
+        if (came > 0 && (now_ms - all[i].asked_ms) * came <= sum_ms) continue;
+        longer_ms += now_ms - all[i].asked_ms;
+        waiting++;
+    }
+    return came + waiting == 0 ? -1 : (sum_ms + longer_ms) / (came + waiting);
+}

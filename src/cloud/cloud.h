@@ -85,6 +85,7 @@ struct tm_cloud_bill {
 struct tm_cloud {
     void *self;
     bool bills_start; /* instances are billed from their grant on; else from their arrival */
+    bool queues;      /* how long one takes to come depends on who else waits: it is measured, and remembered */
     /* What it was opened with: borrowed as long as it is there. */
     const struct tm_cloud_pool *(*pools)(struct tm_cloud *cloud, int *out_count);
     /* How many of a pool are wanted from now on. Fewer than there are: no more are granted; see release. -TM_EUSAGE:
@@ -112,6 +113,9 @@ const char *tm_instance_state_name(enum tm_instance_state state);               
 const char *tm_cloud_event_kind_name(enum tm_cloud_event_kind kind);                /* "arrived", ... */
 bool tm_instance_is_here(const struct tm_cloud_instance *instance);                 /* running or noticed */
 const struct tm_cloud_instance *tm_cloud_find(struct tm_cloud *cloud, uint64_t id); /* NULL: none */
+/* How long instances of a pool were waited for, on average: the last `most` that came, and those that wait for longer
+ * than that already. -1: none was. */
+int64_t tm_cloud_wait_ms(struct tm_cloud *cloud, int pool, int most);
 /* The two pools of a job without a choice: named "spot" and "on-demand", the rest for the caller to fill in. */
 void tm_cloud_pools__plain(struct tm_cloud_pool out[2]);
 

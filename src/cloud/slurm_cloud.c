@@ -26,7 +26,8 @@ struct slurm {
     struct tm_cloud cloud; /* first */
     struct tm_env *env;
     struct tm_slurm_options options;
-    struct tm_cloud_pool pools[TM_INSTANCE_KINDS]; /* by market: partitions of one are one pool to others */
+    struct tm_cloud_pool pools[TM_SLURM_POOLS_MAX]; /* as others see them */
+    int pool_count;
     int64_t start_ns;
     char name[JOB_NAME_MAX]; /* of all jobs */
     char script[OPTION_MAX];
@@ -80,19 +81,6 @@ __attribute__((format(printf, 2, 3))) static void option(struct slurm *s, const 
     word(s, text);
 }
 
-/* A file name in which % stands for itself. */
-static void log_option(struct slurm *s, uint64_t id)
-{
-    char path[OPTION_MAX / 2];
-    size_t length = 0;
-    for (const char *at = s->options.log_dir; *at != '\0' && length + 3 < sizeof path; at++) {
-        path[length++] = *at;
-        if (*at == '%') path[length++] = '%';
-    }
-    path[length] = '\0';
-    option(s, "--output=%s/%" PRIu64 ".log", path, id);
-}
-
 /* Variables of a job that this program may run in itself; they would speak for the new one. */
 static void without_our_own(struct slurm *s)
 {
@@ -144,7 +132,7 @@ static void submit_words(struct slurm *s, size_t at)
     option(s, "--job-name=%s", s->name);
     option(s, "--comment=%s", comment);
     option(s, "--partition=%s", pool->partition);
-    log_option(s, instance->id);
+    word(s, "--output=/dev/null"); /* the script says where, once it knows what the node sees */
     tm_slurm__print_duration(pool->time_limit_ms, limit);
     if (pool->time_limit_ms > 0) option(s, "--time=%s", limit);
     further_words(s, pool);
@@ -197,6 +185,96 @@ static void nodes_words(struct slurm *s)
 
 /* ---- what is to be done ---- */
 
+/* ---- the batch script ---- */
+
+/* For the shell, whatever is in it. */
+static void quote(struct tm_text *out, const char *text)
+{
+    tm_text_putc(out, '\'');
+    for (; *text != '\0'; text++) {
+        if (*text == '\'')
+            tm_text_puts(out, "'\\''");
+        else
+            tm_text_putc(out, *text);
+    }
+    tm_text_putc(out, '\'');
+}
+
+static void quote_all(struct tm_text *out, const char *const *words)
+{
+    for (size_t i = 0; words[i] != NULL; i++) {
+        if (i > 0) tm_text_putc(out, ' ');
+        quote(out, words[i]);
+    }
+}
+
+/* A node sees the folder if it sees this file, which is there for nothing else. */
+static void mark_path(const struct slurm *s, char out[OPTION_MAX])
+{
+    (void)snprintf(out, OPTION_MAX, "%.1000s/slurm-%016" PRIx64, s->options.script_dir, s->options.run);
+}
+
+static void put_script(const struct slurm *s, const char *ticket, struct tm_text *out)
+{
+    static const char head[] =
+        "#!/bin/bash\n"
+        "# One instance of a Tidemill job: ID, market, partition, time left after SIGTERM.\n"
+        "node=$(scontrol --oneliner show node \"$SLURMD_NODENAME\" | sed -n 's/.* NodeAddr=\\([^ ]*\\) .*/\\1/p')\n"
+        "export TIDEMILL_INSTANCE_ID=\"$1\" TIDEMILL_INSTANCE_KIND=\"$2\" TIDEMILL_INSTANCE_ZONE=\"$3\"\n"
+        "export TIDEMILL_INSTANCE_HOST=\"${node:-$SLURMD_NODENAME}\"\n";
+    char mark[OPTION_MAX];
+    mark_path(s, mark);
+    tm_text_puts(out, head);
+    tm_text_puts(out, "if [ -e ");
+    quote(out, mark);
+    tm_text_puts(out, " ]; then\n    log=");
+    quote(out, s->options.log_dir);
+    tm_text_puts(out, "/$1.log stays=1\n    set -- \"$4\" ");
+    quote_all(out, s->options.command);
+    tm_text_puts(out, "\nelse\n");
+    if (ticket == NULL) tm_text_puts(out, "    echo 'this node does not see the state folder' >&2; exit 1\n");
+    if (ticket != NULL) {
+        tm_text_puts(out,
+                     "    log=${TMPDIR:-/tmp}/tidemill-slurm-$SLURM_JOB_ID.log stays=\n    export TIDEMILL_TICKET=");
+        quote(out, ticket);
+        tm_text_puts(out, "\n    set -- \"$4\" ");
+        quote_all(out, s->options.join);
+        tm_text_puts(out, "\n    [ -x \"$2\" ] || set -- \"$1\" tidemill \"${@:3}\"\n");
+    }
+    /* A step, because a preemption is announced to steps only. */
+    tm_text_puts(out, "fi\nleft=$1\nshift\n"
+                      "srun --ntasks=1 --kill-on-bad-exit=1 \"$@\" --notice-left \"$left\" >> \"$log\" 2>&1\n"
+                      "status=$?\n[ -n \"$stays\" ] || [ $status -ne 0 ] || rm -f \"$log\"\nexit $status\n");
+}
+
+/* Anew before each sbatch, which is the only one then. */
+static int write_script(struct slurm *s, const struct tm_cloud_instance *instance, struct tm_error *e)
+{
+    struct tm_text text;
+    char ticket[TM_SLURM_TICKET_MAX] = "";
+    bool joins = s->options.join != NULL && s->options.ticket != NULL;
+    int rc = 0;
+    if (joins) rc = s->options.ticket(s->options.ticket_context, instance->id, instance->kind, ticket, e);
+    if (rc != 0) return rc;
+    tm_text_init(&text, 1 << 16);
+    put_script(s, joins ? ticket : NULL, &text);
+    rc = tm_text_status(&text, e);
+    if (rc == 0) rc = s->env->file_write_private(s->env, s->script, tm_text_string(&text), text.length, e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+/* Folders, and what says that a node sees them. */
+static int prepare_folders(struct slurm *s, struct tm_error *e)
+{
+    char path[OPTION_MAX];
+    (void)snprintf(s->script, sizeof s->script, "%.1000s/slurm-instance.sh", s->options.script_dir);
+    (void)snprintf(path, sizeof path, "%.1000s/slurm.log", s->options.log_dir);
+    int rc = s->env->file_write_private(s->env, path, "", 0, e);
+    mark_path(s, path);
+    return rc == 0 ? s->env->file_write_private(s->env, path, "", 0, e) : rc;
+}
+
 static int prepare_all(struct slurm *s, struct tm_error *e)
 {
     int rc = 0;
@@ -218,6 +296,7 @@ static int start_command(struct slurm *s, struct tm_error *e)
     if (s->command.kind == TM_SLURM_SUBMIT) {
         rc = prepare_all(s, e);
         submit_words(s, s->command.at);
+        if (rc == 0) rc = write_script(s, &s->jobs.instances[s->command.at], e);
     } else if (s->command.kind == TM_SLURM_QUERY) {
         query_words(s);
     } else if (s->command.kind == TM_SLURM_CANCEL) {
@@ -250,17 +329,17 @@ static int advance(struct slurm *s, struct tm_error *e)
 
 static const struct tm_cloud_pool *slurm_pools(struct tm_cloud *cloud, int *out_count)
 {
-    *out_count = TM_INSTANCE_KINDS;
+    *out_count = slurm_of(cloud)->pool_count;
     return slurm_of(cloud)->pools;
 }
 
-/* Partitions of a market, in their order, each up to its limit. */
+/* Partitions of a pool, in their order, each up to its limit. */
 static int slurm_want(struct tm_cloud *cloud, int pool, int count, struct tm_error *e)
 {
     struct slurm *s = slurm_of(cloud);
-    if (pool < 0 || pool >= TM_INSTANCE_KINDS) return tm_error_set(e, TM_EUSAGE, "there is no pool %d", pool);
+    if (pool < 0 || pool >= s->pool_count) return tm_error_set(e, TM_EUSAGE, "there is no pool %d", pool);
     for (size_t i = 0; i < s->jobs.pool_count; i++) {
-        if ((int)s->jobs.pools[i].kind != pool) continue;
+        if (s->jobs.pools[i].shown != pool) continue;
         int share = count < s->jobs.pools[i].limit ? count : s->jobs.pools[i].limit;
         tm_slurm_jobs__want(&s->jobs, i, share, time_ms(s));
         count -= share;
@@ -372,6 +451,7 @@ static int slurm_destroy(struct tm_cloud *cloud, struct tm_error *e)
 }
 
 static const struct tm_cloud functions = {
+    .queues = true,
     .pools = slurm_pools,
     .want = slurm_want,
     .release = slurm_release,
@@ -424,6 +504,7 @@ static int look_at_partitions(struct slurm *s, struct tm_error *e)
         int64_t grace_ms = found.grace_ms > 0 ? found.grace_ms : NOTICE_MS;
         s->jobs.pools[i] = (struct tm_slurm__pool){.partition = given->partition,
                                                    .kind = given->kind,
+                                                   .shown = s->options.choices ? (int)i : (int)given->kind,
                                                    .limit = given->limit,
                                                    .price_usd_h = given->price_usd_h,
                                                    .notice_ms = given->notice_ms >= 0 ? given->notice_ms : grace_ms};
@@ -435,55 +516,19 @@ static int look_at_partitions(struct slurm *s, struct tm_error *e)
 static void fill_pools(struct slurm *s)
 {
     tm_cloud_pools__plain(s->pools);
+    s->pool_count = s->options.choices ? (int)s->options.pool_count : TM_INSTANCE_KINDS;
     for (size_t i = s->options.pool_count; i-- > 0;) {
         const struct tm_slurm_pool *given = &s->options.pools[i];
-        struct tm_cloud_pool *pool = &s->pools[given->kind];
+        struct tm_cloud_pool *pool = &s->pools[s->options.choices ? i : (size_t)given->kind];
+        if (s->options.choices) {
+            *pool = (struct tm_cloud_pool){.kind = given->kind};
+            (void)snprintf(pool->name, sizeof pool->name, "%s", given->partition);
+        }
         (void)snprintf(pool->type, sizeof pool->type, "%s", given->partition);
         (void)snprintf(pool->zone, sizeof pool->zone, "%s", given->partition);
         pool->limit += given->limit;
         pool->price_usd_h = given->price_usd_h;
     }
-}
-
-/* For the shell, whatever is in it. */
-static void quote(struct tm_text *out, const char *text)
-{
-    tm_text_putc(out, '\'');
-    for (; *text != '\0'; text++) {
-        if (*text == '\'')
-            tm_text_puts(out, "'\\''");
-        else
-            tm_text_putc(out, *text);
-    }
-    tm_text_putc(out, '\'');
-}
-
-static int write_script(struct slurm *s, struct tm_error *e)
-{
-    static const char head[] =
-        "#!/bin/bash\n"
-        "# One instance of a Tidemill job: ID, market, partition, time left after SIGTERM.\n"
-        "# A step, because a preemption is announced to steps only.\n"
-        "node=$(scontrol --oneliner show node \"$SLURMD_NODENAME\" | sed -n 's/.* NodeAddr=\\([^ ]*\\) .*/\\1/p')\n"
-        "export TIDEMILL_INSTANCE_ID=\"$1\" TIDEMILL_INSTANCE_KIND=\"$2\" TIDEMILL_INSTANCE_ZONE=\"$3\"\n"
-        "export TIDEMILL_INSTANCE_HOST=\"${node:-$SLURMD_NODENAME}\"\n"
-        "srun --ntasks=1 --kill-on-bad-exit=1";
-    struct tm_text text;
-    tm_text_init(&text, 1 << 16);
-    tm_text_puts(&text, head);
-    for (size_t i = 0; s->options.command[i] != NULL; i++) {
-        tm_text_putc(&text, ' ');
-        quote(&text, s->options.command[i]);
-    }
-    tm_text_puts(&text, " --notice-left \"$4\"\n");
-    (void)snprintf(s->script, sizeof s->script, "%.1000s/slurm-instance.sh", s->options.script_dir);
-    int rc = tm_text_status(&text, e);
-    if (rc == 0) rc = s->env->file_write_private(s->env, s->script, tm_text_string(&text), text.length, e);
-    tm_text_deinit(&text);
-    char log[OPTION_MAX]; /* makes the folder */
-    (void)snprintf(log, sizeof log, "%.1000s/slurm.log", s->options.log_dir);
-    if (rc == 0) rc = s->env->file_write_private(s->env, log, "", 0, e);
-    return rc;
 }
 
 /* FNV-1a: the same folder has the same name, whoever asks. */
@@ -516,7 +561,7 @@ int tm_slurm_cloud_create(struct tm_env *env, const struct tm_slurm_options *opt
     name_jobs(s);
     fill_pools(s);
     int rc = look_at_partitions(s, e);
-    if (rc == 0) rc = write_script(s, e);
+    if (rc == 0) rc = prepare_folders(s, e);
     if (rc != 0) {
         free_all(s);
         return rc;

@@ -7,7 +7,9 @@
  * The command runs on each node as a step (srun) of the batch script, because only steps hear of a preemption while
  * there is time left. It gets TIDEMILL_INSTANCE_ID, TIDEMILL_INSTANCE_KIND, TIDEMILL_INSTANCE_ZONE (the partition) and
  * TIDEMILL_INSTANCE_HOST (the node's address), and as its last words --notice-left and the time from SIGTERM to the
- * end. The folders must be seen by all nodes under the same name, as homes of clusters are.
+ * end. Where nodes see the folders under the same name, as homes of clusters are, all goes through them. On a node
+ * that does not, the other command runs, which joins by a ticket, with the program of that path or of PATH; its output
+ * stays in TMPDIR of the node until it has ended in order.
  *
  * Jobs are named by the folder, so that whoever comes next finds what a killed program left: those that still wait are
  * taken over if they are the same run's, the others are cancelled. */
@@ -28,10 +30,14 @@ struct tm_slurm_pool {
     const char *words;     /* further options of sbatch, set apart by blanks; NULL: none */
 };
 
+enum { TM_SLURM_TICKET_MAX = 256 };
+
 struct tm_slurm_options {
     const struct tm_slurm_pool *pools; /* borrowed, as all of these */
     size_t pool_count;
+    bool choices; /* each partition is a pool of the cloud; else those of one market are one, filled in their order */
     const char *const *command; /* ends in NULL */
+    const char *const *join;    /* likewise, on a node that does not see the folder, with TIDEMILL_TICKET; NULL: none */
     const char *folder;         /* the state folder: it names all jobs of all runs in it */
     const char *script_dir;     /* the batch script is written there */
     const char *log_dir;        /* an instance's output goes to ID.log in it */
@@ -42,6 +48,11 @@ struct tm_slurm_options {
     /* Before a job is submitted or taken over: what its instance needs; NULL: nothing. */
     int (*prepare)(void *context, uint64_t id, struct tm_error *e);
     void *context;
+    /* Just before a job is submitted, where `join` is given: what its agent may join by. It is in the batch script,
+     * which Slurm shows to nobody else. */
+    int (*ticket)(void *context, uint64_t id, enum tm_instance_kind market, char out[TM_SLURM_TICKET_MAX],
+                  struct tm_error *e);
+    void *ticket_context;
 };
 
 /* The caller owns the result (its `destroy`, which cancels all jobs and waits until they are gone, at most a minute).

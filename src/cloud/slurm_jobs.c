@@ -64,8 +64,8 @@ struct tm_cloud_bill tm_slurm_jobs__bill(struct tm_slurm__jobs *s, int64_t now_m
         const struct tm_cloud_instance *instance = &s->instances[i];
         if (!tm_instance_is_here(instance)) continue;
         settle(s, i, now_ms);
-        sum.usd[instance->kind] += instance->bill_usd;
-        sum.seconds[instance->kind] += (double)(now_ms - instance->arrived_ms) / 1000;
+        sum.usd[instance->pool] += instance->bill_usd;
+        sum.seconds[instance->pool] += (double)(now_ms - instance->arrived_ms) / 1000;
     }
     return sum;
 }
@@ -93,8 +93,8 @@ static int end(struct tm_slurm__jobs *s, size_t at, enum tm_instance_state state
     struct tm_cloud_instance *instance = &s->instances[at];
     if (tm_instance_is_here(instance)) {
         settle(s, at, now_ms);
-        s->bill.usd[instance->kind] += instance->bill_usd;
-        s->bill.seconds[instance->kind] += (double)(now_ms - instance->arrived_ms) / 1000;
+        s->bill.usd[instance->pool] += instance->bill_usd;
+        s->bill.seconds[instance->pool] += (double)(now_ms - instance->arrived_ms) / 1000;
     }
     s->jobs[at].step = TM_SLURM_GONE;
     instance->state = state;
@@ -256,7 +256,7 @@ static int add(struct tm_slurm__jobs *s, uint64_t id, size_t pool, int64_t now_m
                    : tm_error_set(e, TM_ELIMIT, "this run has had more than %d jobs of Slurm", TM_SLURM_INSTANCES_MAX);
     s->jobs[at] = (struct tm_slurm__job){.pool = pool, .limit_ms = INT64_MAX};
     s->instances[at] = (struct tm_cloud_instance){.id = id,
-                                                  .pool = (int)s->pools[pool].kind,
+                                                  .pool = s->pools[pool].shown,
                                                   .kind = s->pools[pool].kind,
                                                   .price_usd_h = s->pools[pool].price_usd_h,
                                                   .asked_ms = now_ms,
@@ -309,17 +309,15 @@ static int take_missing(struct tm_slurm__jobs *s, int64_t now_ms, struct tm_erro
 /* How many wait in the queue. */
 static int tell_waiting(struct tm_slurm__jobs *s, int64_t now_ms, struct tm_error *e)
 {
-    int waiting[TM_INSTANCE_KINDS] = {0};
+    int waiting[TM_SLURM_POOLS_MAX] = {0};
     int rc = 0;
     for (size_t i = 0; i < s->instance_count; i++)
-        waiting[s->instances[i].kind] += s->jobs[i].step == TM_SLURM_QUEUED;
-    for (int kind = 0; rc == 0 && kind < TM_INSTANCE_KINDS; kind++) {
-        if (waiting[kind] == s->waiting[kind]) continue;
-        s->waiting[kind] = waiting[kind];
+        waiting[s->instances[i].pool] += s->jobs[i].step == TM_SLURM_QUEUED;
+    for (int i = 0; rc == 0 && i < TM_SLURM_POOLS_MAX; i++) {
+        if (waiting[i] == s->waiting[i]) continue;
+        s->waiting[i] = waiting[i];
         rc = tell(
-            s,
-            (struct tm_cloud_event){.kind = TM_CLOUD_REFUSED, .pool = kind, .count = waiting[kind], .time_ms = now_ms},
-            e);
+            s, (struct tm_cloud_event){.kind = TM_CLOUD_REFUSED, .pool = i, .count = waiting[i], .time_ms = now_ms}, e);
     }
     return rc;
 }
@@ -334,6 +332,8 @@ static int take_queue(struct tm_slurm__jobs *s, int64_t now_ms, const char *text
     while (rc == 0 && tm_slurm__next_row(text, length, &at, &row)) {
         if (strcmp(row.tag.folder, s->tag.folder) != 0) continue;
         size_t i = row.tag.run == s->tag.run ? find_instance(s, row.tag.instance) : s->instance_count;
+        bool another = i < s->instance_count && s->jobs[i].number != 0 && s->jobs[i].number != row.job;
+        if (another) i = s->instance_count; /* an sbatch that worked twice: one is enough */
         rc = i < s->instance_count ? take_row(s, i, &row, now_ms, e) : take_unknown(s, &row, now_ms, e);
     }
     if (rc == 0) rc = take_missing(s, now_ms, e);
@@ -549,8 +549,9 @@ int tm_slurm_jobs__release(struct tm_slurm__jobs *s, uint64_t id, int64_t now_ms
     if (id == 0 || at == s->instance_count || s->jobs[at].step == TM_SLURM_GONE)
         return tm_error_set(e, TM_ENOTFOUND, "there is no instance %" PRIu64, id);
     struct tm_slurm__pool *pool = &s->pools[s->jobs[at].pool];
-    if (pool->want > 0) pool->want--;
     s->jobs[at].cancel = true;
+    if (s->instances[at].state == TM_INSTANCE_NOTICED) return end(s, at, TM_INSTANCE_LOST, -1, now_ms, e);
+    if (pool->want > 0) pool->want--;
     return end(s, at, TM_INSTANCE_RELEASED, -1, now_ms, e);
 }
 

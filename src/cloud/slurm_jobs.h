@@ -18,6 +18,7 @@ enum { TM_SLURM_POOLS_MAX = TM_CLOUD_POOLS_MAX, TM_SLURM_CANCEL_MAX = 32, TM_SLU
 struct tm_slurm__pool {
     const char *partition; /* borrowed */
     enum tm_instance_kind kind;
+    int shown; /* the cloud's pool that it is, or is part of */
     int limit; /* jobs at a time, those about to go aside */
     double price_usd_h;
     int64_t notice_ms; /* before the end of a job, whether by preemption or by its time limit */
@@ -72,8 +73,8 @@ struct tm_slurm__jobs {
     size_t event_first, event_count, event_capacity;
     int64_t strays[TM_SLURM_CANCEL_MAX]; /* jobs that nobody here knows of, to be cancelled */
     size_t stray_count;
-    int waiting[TM_INSTANCE_KINDS]; /* in the queue, as was told */
-    struct tm_cloud_bill bill;      /* of those that have gone */
+    int waiting[TM_SLURM_POOLS_MAX]; /* by the cloud's pool: in the queue, as was told */
+    struct tm_cloud_bill bill;       /* of those that have gone */
 };
 
 void tm_slurm_jobs__init(struct tm_slurm__jobs *s);
@@ -91,6 +92,7 @@ int tm_slurm_jobs__tick(struct tm_slurm__jobs *s, int64_t now_ms, struct tm_erro
 int64_t tm_slurm_jobs__due_ms(const struct tm_slurm__jobs *s);
 
 void tm_slurm_jobs__want(struct tm_slurm__jobs *s, size_t pool, int count, int64_t now_ms);
+/* One that has a notice is lost all the same, only sooner: whoever preempts it gets the node at once. */
 int tm_slurm_jobs__release(struct tm_slurm__jobs *s, uint64_t id, int64_t now_ms, struct tm_error *e);
 bool tm_slurm_jobs__event(struct tm_slurm__jobs *s, struct tm_cloud_event *out);
 struct tm_cloud_bill tm_slurm_jobs__bill(struct tm_slurm__jobs *s, int64_t now_ms);

@@ -105,6 +105,7 @@ static void fill_service(struct tm_env *env, const struct tm_job_coordinator *jo
                         .speeds_alike = of_run && tm_provider_of(&settings->job)->emulates &&
                                         !tm_job_engine_of(&settings->job)->paced,
                         .copies_to_files = true,
+                        .leaves_early = of_run && tm_provider_of(&settings->job)->leaves_early,
                         .log_steps = settings->job.log.count > 0,
                         .failures_max = (uint32_t)settings->job.max_failures,
                         .resume = true,

@@ -130,6 +130,14 @@ static int add_pool(struct tm_env *env, const struct tm_job *job, size_t number,
 
 /* ---- all of them ---- */
 
+/* Partitions without a word about what their nodes are have the same ones. */
+static bool same_type(const struct tm_job_pool *a, const struct tm_job_pool *b)
+{
+    bool unsaid = a->partition != NULL && b->partition != NULL && same(a->instance, a->partition) &&
+                  same(b->instance, b->partition);
+    return unsaid || same(a->instance, b->instance);
+}
+
 /* Workers that train together are, unless the job says otherwise, of one type and in one region. */
 static void make_groups(const struct tm_job_fleet *fleet, int groups[TM_POOLS_MAX])
 {
@@ -141,7 +149,7 @@ static void make_groups(const struct tm_job_fleet *fleet, int groups[TM_POOLS_MA
         for (size_t k = 0; k < i && groups[i] < 0; k++) {
             bool near = fleet->across_regions ||
                         (same(pools[i].cloud, pools[k].cloud) && same(pools[i].region, pools[k].region));
-            if (near && (fleet->across_types || same(pools[i].instance, pools[k].instance))) groups[i] = groups[k];
+            if (near && (fleet->across_types || same_type(&pools[i], &pools[k]))) groups[i] = groups[k];
         }
         if (groups[i] < 0) groups[i] = made++;
     }
@@ -164,6 +172,8 @@ void tm_job_pools__rule(const struct tm_job_fleet *fleet, double state_bytes, do
         out->pools[i] = (struct tm_rule_pool){.market = (enum tm_pool_market)pools[i].market,
                                               .group = groups[i],
                                               .start_s = (double)start_ms_of(fleet, &pools[i]) / 1000 + join_s,
+                                              .wait_s = (double)start_ms_of(fleet, &pools[i]) / 1000,
+                                              .free = pools[i].usd_h_millionths == 0,
                                               .speed = pools[i].throughput > 0 ? pools[i].throughput : 1};
 }
 

@@ -241,6 +241,8 @@ static void keep_lives(struct tm_launch *launch)
     struct tm_error e;
     if (tm_run_lives__keep(launch->env, launch->cloud, &lives, &e) != 0)
         tm_log(TM_LOG_WARN, "how long the instances lived could not be stored: %s", e.text);
+    if (tm_run_lives__keep_waits(launch->env, launch->cloud, provider->name, &e) != 0)
+        tm_log(TM_LOG_WARN, "how long instances were waited for could not be stored: %s", e.text);
 }
 
 int tm_launch_close(struct tm_launch *launch, int rc, struct tm_error *e)

@@ -2,6 +2,7 @@
 
 #include "market/catalog.h"
 #include "market/risk.h"
+#include "market/starts.h"
 
 #include <math.h>
 #include <strings.h>
@@ -48,6 +49,20 @@ static int locate(struct tm_job *job, struct tm_error *e)
     return rc;
 }
 
+/* The queue of a partition, as it was lately. */
+static int fill_waits(struct tm_env *env, struct tm_job *job, struct tm_error *e)
+{
+    struct tm_job_pool *pools = job->fleet.pools.items;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < job->fleet.pools.count; i++) {
+        double wait_s = NAN;
+        if (pools[i].partition == NULL || pools[i].start_ms >= 0) continue;
+        rc = tm_starts_ask(env, "slurm", pools[i].partition, &wait_s, e);
+        if (rc == 0 && !isnan(wait_s)) pools[i].start_ms = llround(wait_s * 1000);
+    }
+    return rc;
+}
+
 int tm_pool_lives__fill(struct tm_env *env, struct tm_job *job, struct tm_error *e)
 {
     struct tm_catalog catalog;
@@ -57,7 +72,8 @@ int tm_pool_lives__fill(struct tm_env *env, struct tm_job *job, struct tm_error 
     struct tm_job_pool *pools = job->fleet.pools.items;
     for (size_t i = 0; i < count; i++)
         any = any || is_open(&job->fleet, &pools[i]);
-    int rc = any ? locate(job, e) : 0;
+    int rc = fill_waits(env, job, e);
+    if (rc == 0 && any) rc = locate(job, e);
     if (rc != 0 || !any) return rc;
     tm_catalog_init(&catalog);
     tm_risk_init(&risk);

@@ -46,6 +46,7 @@ struct tm_provider {
                         * real, and what happens, happens */
     bool by_resources; /* it chooses instance types by the job's resources: they need not name one */
     bool joins;        /* instances are other machines: their agents join by tickets, over TLS, and share no folder */
+    bool leaves_early; /* an instance with a notice goes as soon as nothing needs it: somebody waits for its place */
     bool guests;       /* they come by themselves, with tickets that people ask for (tickets.h) */
     /* Fills in what follows from being on it, once job file and options are read; -TM_EINPUT and -TM_EUSAGE say what is
      * missing. `place` is where the job stands, for messages. NULL: nothing. */

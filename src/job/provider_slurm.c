@@ -1,4 +1,5 @@
-/* Slurm as a provider: its partitions are the pools of the job, and the state folder lies where all nodes see it. */
+/* Slurm as a provider: its partitions are the pools of the job. Nodes that see the state folder use it; others join by
+ * a ticket. */
 #include "job/provider.h"
 
 #include "cloud/slurm_cloud.h"
@@ -64,13 +65,14 @@ static int make_pools(const struct tm_provider_request *request, struct tm_slurm
         pools[i] =
             (struct tm_slurm_pool){.partition = given[i].partition,
                                    .kind = given[i].market == TM_POOL_SPOT ? TM_INSTANCE_SPOT : TM_INSTANCE_ON_DEMAND,
-                                   .limit = (int)given[i].count,
+                                   .limit = (int)(given[i].limit > 0 ? given[i].limit : given[i].count),
                                    .price_usd_h = (double)given[i].usd_h_millionths / 1e6,
                                    .notice_ms = given[i].notice_ms,
                                    .time_limit_ms = given[i].time_limit_ms,
                                    .words = given[i].sbatch};
     options->pools = pools;
     options->pool_count = count;
+    options->choices = request->pool_count > 0;
     return 0;
 }
 
@@ -79,7 +81,10 @@ static int open_slurm(struct tm_env *env, const struct tm_provider_request *requ
 {
     const char *words[] = {request->program, "agent", "--state", request->dir, "--notice", "none", NULL};
     const char **command = tm_arena_alloc(request->arena, sizeof words);
+    const char *others[] = {request->program, "agent", "--notice", "none", NULL};
+    const char **join = tm_arena_alloc(request->arena, sizeof others);
     struct tm_slurm_options options = {.command = command,
+                                       .join = join,
                                        .folder = request->dir,
                                        .script_dir = request->cloud_dir,
                                        .log_dir = request->log_dir,
@@ -87,22 +92,20 @@ static int open_slurm(struct tm_env *env, const struct tm_provider_request *requ
                                        .id_last = request->account->instance,
                                        .poll_ms = request->settings->job.fleet.poll_ms,
                                        .prepare = request->certify,
-                                       .context = request->context};
-    if (command == NULL) return tm_error_nomem(e);
+                                       .context = request->context,
+                                       .ticket = tm_provider__day_ticket,
+                                       .ticket_context = (void *)request};
+    if (command == NULL || join == NULL) return tm_error_nomem(e);
     memcpy(command, words, sizeof words);
+    memcpy(join, others, sizeof others);
     int rc = make_pools(request, &options, e);
     return rc == 0 ? tm_slurm_cloud_create(env, &options, out, e) : rc;
-}
-
-static void host_slurm(const struct tm_cloud *cloud, char out[TM_ADDRESS_MAX])
-{
-    (void)cloud; /* settled: where it listens */
-    (void)snprintf(out, TM_ADDRESS_MAX, "127.0.0.1");
 }
 
 const struct tm_provider tm_provider__slurm = {.name = "slurm",
                                                .about = "instances are jobs of Slurm, one node each",
                                                .instances_max = TM_SLURM_JOBS_MAX,
+                                               .joins = true,
+                                               .leaves_early = true,
                                                .settle = settle_slurm,
-                                               .open = open_slurm,
-                                               .host = host_slurm};
+                                               .open = open_slurm};

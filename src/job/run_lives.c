@@ -2,9 +2,11 @@
 
 #include "market/catalog.h"
 #include "market/risk.h"
+#include "market/starts.h"
 #include "run/state_folder.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -112,4 +114,27 @@ int tm_run_lives__keep(struct tm_env *env, struct tm_cloud *cloud, const struct 
     tm_text_deinit(&keeping.text);
     tm_catalog_deinit(&catalog);
     return rc;
+}
+
+int tm_run_lives__keep_waits(struct tm_env *env, struct tm_cloud *cloud, const char *name, struct tm_error *e)
+{
+    struct tm_start waits[TM_CLOUD_POOLS_MAX];
+    size_t count = 0, learned = 0;
+    const struct tm_cloud_instance *all = cloud->instances(cloud, &count);
+    for (size_t i = 0; cloud->queues && i < count; i++) {
+        size_t w = 0;
+        if (all[i].arrived_ms < 0 || all[i].zone[0] == '\0') continue;
+        while (w < learned && strcmp(waits[w].place, all[i].zone) != 0)
+            w++;
+        if (w == TM_CLOUD_POOLS_MAX) continue;
+        if (w == learned) {
+            waits[learned++] = (struct tm_start){.seen = 0};
+            (void)snprintf(waits[w].cloud, sizeof waits[w].cloud, "%s", name);
+            (void)snprintf(waits[w].place, sizeof waits[w].place, "%s", all[i].zone);
+        }
+        double seconds = (double)(all[i].arrived_ms - all[i].asked_ms) / 1000;
+        waits[w].seconds = (waits[w].seconds * waits[w].seen + seconds) / (waits[w].seen + 1);
+        waits[w].seen++;
+    }
+    return learned > 0 ? tm_starts_learn(env, waits, learned, e) : 0;
 }

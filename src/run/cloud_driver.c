@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum { ACCOUNT_EVERY_MS = 1000, TOLD_AFTER_END_MS = 3600 * 1000, NOTICED_MAX = 256 };
-enum { TOLD_MAX = 4096, ACCOUNT_BYTES_MAX = 1 << 16 };
+enum { TOLD_MAX = 4096, ACCOUNT_BYTES_MAX = 1 << 16, WAITS_MAX = 20 };
 
 struct noticed {
     uint64_t id;
@@ -391,6 +391,8 @@ static void fill_pools(const struct tm_cloud_driver *d, const struct tm_cloud_ac
         told[i].refused = (uint32_t)d->refused[i];
         told[i].bill_microusd = microusd(account->bill.usd[i]);
         told[i].instance_ms = (uint64_t)fmax(0, account->bill.seconds[i] * 1000);
+        int64_t wait_ms = d->cloud->queues ? tm_cloud_wait_ms(d->cloud, i, WAITS_MAX) : -1;
+        told[i].wait_ms = wait_ms > 0 ? wait_ms : 0;
         list[i] = &told[i];
     }
     for (size_t i = 0; i < count; i++)

@@ -227,6 +227,7 @@ static bool take_pools(struct tm_coordinator *c, const Tmw__CloudReport *report)
                                      .offered = told->offered,
                                      .refused = told->refused,
                                      .starting = told->starting,
+                                     .wait_ms = told->wait_ms > 0 ? told->wait_ms : 0,
                                      .bill_microusd = told->bill_microusd,
                                      .instance_ms = told->instance_ms};
     }

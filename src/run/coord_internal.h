@@ -202,6 +202,7 @@ struct release {
     uint32_t pool;
     bool ordered; /* the cloud is told */
     bool drained; /* somebody has ordered it to go: another one is rented in its place */
+    bool noticed; /* it goes anyway, and somebody waits for its place */
 };
 
 /* What the record was told of decisions, by this coordinator. */

@@ -85,7 +85,7 @@ static void choose_all(struct tm_coordinator *c, int64_t now_ms, uint32_t pool)
     }
     for (size_t i = c->release_count; i-- > 0;) { /* wanted after all, as long as the cloud has not been told */
         const struct release *release = &c->releases[i];
-        if (release->pool == pool && !release->ordered && !release->drained &&
+        if (release->pool == pool && !release->ordered && !release->drained && !release->noticed &&
             running(c, pool) < want + chosen(c, pool))
             forget(c, i);
     }
@@ -109,6 +109,17 @@ uint32_t tm_coord__draining(const struct tm_coordinator *c, uint32_t pool)
     for (size_t i = 0; i < c->release_count; i++)
         count += c->releases[i].drained && (pool == UINT32_MAX || c->releases[i].pool == pool);
     return count;
+}
+
+/* One that has a notice is released before its time is up, where somebody waits for its place. */
+static void choose_noticed(struct tm_coordinator *c)
+{
+    for (size_t i = 0; i < c->instance_count && c->release_count < RELEASES_MAX; i++) {
+        const Tmw__Instance *instance = &c->instances[i];
+        if (instance->end_ms != 0 || !instance->announced || tm_coord__releasing(c, instance->id)) continue;
+        c->releases[c->release_count++] =
+            (struct release){.id = instance->id, .pool = tm_coord__pool(c, instance), .noticed = true};
+    }
 }
 
 /* ---- when ---- */
@@ -151,6 +162,7 @@ void tm_coord__release_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_
         const Tmw__Instance *instance = tm_coord__instance(c, c->releases[i].id);
         if (instance == NULL || instance->end_ms != 0) forget(c, i);
     }
+    if (c->options.leaves_early && !tm_coord__ended(c)) choose_noticed(c);
     if ((!c->rents && c->release_count == 0) || tm_coord__ended(c)) return;
     for (uint32_t i = 0; c->rents && i < (c->options.pools > 0 ? c->options.pools : 2); i++)
         choose_all(c, now_ms, i);

@@ -72,6 +72,7 @@ struct tm_coordinator_options {
     uint32_t lease_ms;
     uint32_t orphan_ms;
     int64_t resend_ms;
+    bool leaves_early;       /* instances with a notice are released once nothing of them is needed */
     int64_t settle_ms;       /* arrivals are gathered this long before a planned change */
     int64_t follow_limit_ms; /* layers are taken this long before a planned change at most; 0: only in the change */
     int64_t drain_limit_ms;  /* then a planned change fences without waiting for a common step */

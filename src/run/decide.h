@@ -22,6 +22,7 @@ struct tm_run_pool {
     int64_t offered;     /* how many more it would give now; -1: not known */
     uint32_t refused;    /* of what is wanted: there is no capacity for so many */
     uint32_t starting;   /* granted, not there yet */
+    int64_t wait_ms;     /* from asking for one to its arrival, lately; 0: not measured */
     uint64_t bill_microusd;
     uint64_t instance_ms;
 };

@@ -312,6 +312,12 @@ static int standing_group(const struct tm_policy_decider *decider, const struct 
     return group;
 }
 
+/* What is measured of queues, beside what comes after the arrival. */
+static double start_of(const struct tm_rule_pool *pool, const struct tm_run_pool *told)
+{
+    return told->wait_ms > 0 ? pool->start_s - pool->wait_s + (double)told->wait_ms / 1000 : pool->start_s;
+}
+
 static void show_choices(const struct tm_policy_decider *decider, const struct tm_run_view *view,
                          struct tm_facts *facts)
 {
@@ -323,16 +329,17 @@ static void show_choices(const struct tm_policy_decider *decider, const struct t
     facts->pool_count = rule->pool_count;
     for (int i = 0; i < rule->pool_count; i++) {
         const struct tm_run_pool *told = &view->cloud.pools[i];
-        facts->pools[i] = (struct tm_pool){.market = rule->pools[i].market,
-                                           .role = TM_POOL_TRAINS,
-                                           .zone = i,
-                                           .price_usd_h = usd_each(decider, told->microusd_h),
-                                           .ordered = as_workers(decider, told->starting),
-                                           .offered = as_workers(decider, told->offered),
-                                           .start_s = rule->pools[i].start_s,
-                                           .group = rule->pools[i].group,
-                                           .refused = as_workers(decider, told->refused),
-                                           .speed = rule->pools[i].speed};
+        facts->pools[i] = (struct tm_pool){
+            .market = rule->pools[i].market,
+            .role = TM_POOL_TRAINS,
+            .zone = i,
+            .price_usd_h = rule->pools[i].free && told->microusd_h == 0 ? 0 : usd_each(decider, told->microusd_h),
+            .ordered = as_workers(decider, told->starting),
+            .offered = as_workers(decider, told->offered),
+            .start_s = start_of(&rule->pools[i], told),
+            .group = rule->pools[i].group,
+            .refused = as_workers(decider, told->refused),
+            .speed = rule->pools[i].speed};
     }
     for (size_t i = 0; i < view->worker_count; i++)
         if (view->workers[i].pool >= 0 && view->workers[i].pool < rule->pool_count)

@@ -20,6 +20,8 @@ struct tm_rule_pool {
     enum tm_pool_market market;
     int group;      /* pools of one group can train together */
     double start_s; /* from asking for one to its first work */
+    double wait_s;  /* of that, to its arrival: what the cloud measures counts more */
+    bool free;      /* it costs nothing, which is not the same as a price that is not known */
     double speed;   /* throughput of its instances over that which the layouts say */
 };
 

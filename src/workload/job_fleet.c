@@ -843,7 +843,8 @@ static int settle_choices(struct tm_job_fleet *fleet, const char *place, struct 
                                 "or a limit yet; leave it out",
                                 place, i + 1);
         known = known && (most > 0 || pools[i].market == TM_POOL_ON_DEMAND);
-        instances += pools[i].market == TM_POOL_SPOT ? most : 0;
+        bool free = pools[i].partition != NULL && pools[i].usd_h_millionths <= 0; /* then it is used like the others */
+        instances += pools[i].market == TM_POOL_SPOT || free ? most : 0;
     }
     if (fleet->on_demand > 0)
         return tm_error_set(
@@ -858,10 +859,24 @@ static int settle_choices(struct tm_job_fleet *fleet, const char *place, struct 
     return 0;
 }
 
+/* Several partitions with limits are choices, if one of them may be preempted; else all of each is wanted. */
+static bool partitions_are_choices(const struct tm_job_fleet *fleet)
+{
+    size_t count = 0;
+    bool spot = false;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (pools[i].limit == 0) return false;
+        spot = spot || pools[i].market == TM_POOL_SPOT;
+    }
+    return count > 1 && spot;
+}
+
 /* Jobs of Slurm cost what the pool says, or nothing, and are called by their partition. */
 int tm_job_fleet__settle_partitions(struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
 {
     struct tm_job_pool *pools = fleet->pools.items;
+    bool choices = partitions_are_choices(fleet);
     for (size_t i = 0; i < fleet->pools.count; i++) {
         struct tm_job_pool *pool = &pools[i];
         if (pool->partition == NULL && pool->instance == NULL)
@@ -872,6 +887,7 @@ int tm_job_fleet__settle_partitions(struct tm_job_fleet *fleet, const char *plac
         if (pool->partition == NULL) continue;
         if (pool->instance == NULL) pool->instance = pool->partition;
         if (pool->usd_h_millionths < 0) pool->usd_h_millionths = 0;
+        if (choices) continue;
         if (pool->count == 0) pool->count = pool->limit;
         pool->limit = 0;
     }

@@ -1,8 +1,9 @@
 /* Lists of lifetimes, logs and traces: any bytes are read or refused; what was read can be studied. The first byte
- * chooses the cloud's limit, or that it is a list of recorded pools, which can be asked. */
+ * chooses the cloud's limit, or that it is a list of recorded pools, which can be asked, or one of waits. */
 #include "fuzz.h"
 #include "market/catalog.h"
 #include "market/risk.h"
+#include "market/starts.h"
 #include "market/study.h"
 
 #include <math.h>
@@ -26,6 +27,15 @@ static void read_pools(const char *text, size_t length)
     assert(tm_alloc_live() == 0);
 }
 
+static void read_waits(const char *text, size_t length)
+{
+    static struct tm_start list[TM_STARTS_MAX];
+    size_t count = 0;
+    if (tm_starts__parse("fuzz.csv", text, length, list, &count, NULL) != 0) return;
+    for (size_t i = 0; i < count; i++)
+        assert(list[i].seen > 0 && list[i].seconds >= 0 && isfinite(list[i].seconds));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct tm_lifetimes lifetimes;
@@ -34,6 +44,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2) return 0;
     if (data[0] == 'R') {
         read_pools((const char *)data + 1, size - 1);
+        return 0;
+    }
+    if (data[0] == 'W') {
+        read_waits((const char *)data + 1, size - 1);
         return 0;
     }
     tm_lifetimes_init(&lifetimes);

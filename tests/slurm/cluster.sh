@@ -1,6 +1,7 @@
 # A real Slurm on this machine, for tests: munged, slurmctld and six slurmd, each node in namespaces of its own so that
 # it can die as a whole. Source it, then call cluster_start DIR; cluster_stop ends what it started, by process id.
-# Partitions: spot (preempted, with a grace of 8 s), prod (preempts), short (jobs of a minute).
+# Partitions: spot (preempted, with a grace of 8 s), patient (likewise, with one of five minutes), prod (preempts), short
+# (jobs of a minute). DIR/login is a folder that nodes do not see.
 #
 # cluster_missing prints why there can be none here, or nothing.
 
@@ -25,6 +26,7 @@ cluster_listens() { # cluster_listens FIRST LAST: does anybody, on a port betwee
 cluster_node() { # cluster_node NAME: starts it; hostname and processes of its own
     setsid unshare -pfum --mount-proc --kill-child bash -c '
         hostname "$0"
+        mount -t tmpfs none "${SLURM_CONF%/*}/login"
         slurmd -N "$0" -f "$SLURM_CONF"
         sleep infinity & while :; do wait; done' "$1" < /dev/null >> "$cluster/log/$1.out" 2>&1 &
     echo $! > "$cluster/run/$1.ns"
@@ -50,7 +52,7 @@ cluster_start() { # cluster_start DIR
     local port=$((20000 + RANDOM % 10000)) host
     while cluster_listens $port $((port + 6)); do port=$((20000 + RANDOM % 10000)); done
     host=$(hostname -s)
-    mkdir -p "$cluster"/{log,run,state,spool}
+    mkdir -p "$cluster"/{log,run,state,spool,login}
     (umask 077 && head -c 1024 /dev/urandom > "$cluster/munge.key")
     cat > "$SLURM_CONF" <<CONF
 ClusterName=tidemill
@@ -81,6 +83,7 @@ JobCompLoc=$cluster/log/jobcomp.txt
 SlurmdParameters=config_overrides
 NodeName=n[1-6] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 1))-$((port + 6))] CPUs=4 RealMemory=2000
 PartitionName=spot Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=8
+PartitionName=patient Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=300
 PartitionName=prod Nodes=ALL PriorityTier=10 PreemptMode=OFF
 PartitionName=short Nodes=ALL PriorityTier=1 PreemptMode=OFF MaxTime=1 DefaultTime=1
 CONF

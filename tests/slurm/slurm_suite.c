@@ -25,7 +25,8 @@ static struct tm_cloud *open_slurm(void *context, bool again, uint64_t id_first)
                                        .folder = folder,
                                        .script_dir = folder,
                                        .log_dir = folder,
-                                       .run = id_first, /* another run: nothing of the last one is kept */
+                                       /* another run: nothing of the last one is kept */
+                                       .run = (uint64_t)tm_env_real()->monotonic_ns(tm_env_real()),
                                        .id_last = id_first - 1,
                                        .poll_ms = 500};
     assert_row(tm_slurm_cloud_create(tm_env_real(), &options, &cloud, &e) == 0, "%s", e.text);

@@ -306,6 +306,10 @@ static void test_limits(void **state)
     assert_string_equal(events(&s), "");
     assert_int_equal(tm_slurm_jobs__tick(&s, 40000, NULL), 0);
     assert_string_equal(events(&s), "notice 3");
+    /* It leaves before its time is up: a loss that was announced, and its place in the pool stays wanted. */
+    assert_int_equal(tm_slurm_jobs__release(&s, 3, 41000, NULL), 0);
+    assert_string_equal(events(&s), "lost 3 announced");
+    assert_true(s.jobs[0].cancel && s.pools[0].want == 1 && s.instances[0].state == TM_INSTANCE_LOST);
     tm_slurm_jobs__deinit(&s);
 }
 

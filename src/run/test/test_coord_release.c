@@ -54,10 +54,11 @@ static const Tmw__CloudOrder *report(struct cloud *c)
     return order->cloud_order;
 }
 
-static void setup(struct cloud *c, size_t instances, uint32_t workers_max)
+static void setup_as(struct cloud *c, size_t instances, uint32_t workers_max, bool leaves_early)
 {
     struct tm_coordinator_options options = bench_options;
     options.lease_ms = 1000000;
+    options.leaves_early = leaves_early;
     *c = (struct cloud){.count = instances};
     bench_open_as(&c->b, &options);
     c->b.rule.workers_max = workers_max;
@@ -69,6 +70,11 @@ static void setup(struct cloud *c, size_t instances, uint32_t workers_max)
         c->instances[i].start_ms = 1;
     }
     cloud_joins(c);
+}
+
+static void setup(struct cloud *c, size_t instances, uint32_t workers_max)
+{
+    setup_as(c, instances, workers_max, false);
 }
 
 /* Four train in two pipelines; from now on two are wanted. The two that go are left out first. */
@@ -117,6 +123,42 @@ static void test_seat_moves_first(void **state)
     assert_int_equal(bench_recorded(&c.b, TMW__RECORD_EVENT__BODY_LOSS, NULL), 0);
     assert_int_equal(tm_coordinator_look(c.b.coordinator).phase, TM_COORDINATOR_RUNNING);
     bench_close(&c.b);
+}
+
+/* A notice, where somebody waits for the place: the cloud is told as soon as the seat has moved, and no other one is
+ * wanted for that; elsewhere it stays for as long as the notice lasts. */
+static void test_leaves_early(void **state)
+{
+    (void)state;
+    for (int early = 0; early < 2; early++) {
+        struct cloud c;
+        setup_as(&c, 4, 4, early == 1);
+        (void)report(&c);
+        bench_run(&c.b, 4);
+        for (uint64_t w = 1; w <= 4; w++)
+            bench_heartbeat(&c.b, w, 5, 0);
+        c.instances[2].announced = true;
+        c.instances[2].notice_left_ms = 100000;
+        const Tmw__CloudOrder *order = report(&c);
+        assert_int_equal(order->n_release, 0); /* it has a seat */
+        bench_tick(&c.b, 50);
+        assert_int_equal(tm_coordinator_look(c.b.coordinator).phase, TM_COORDINATOR_DRAINING);
+        c.b.drain_step = 6;
+        for (uint64_t w = 1; w <= 4; w++)
+            bench_heartbeat(&c.b, w, 6, 0);
+        for (uint64_t w = 1; w <= 4; w++)
+            bench_report(&c.b, w, 6, 0, w % 2 == 1 ? 0 : 2, w % 2 == 1 ? 2 : 4);
+        const struct tm_roster *roster = tm_coordinator_look(c.b.coordinator).roster;
+        for (size_t i = 0; i < roster->member_count; i++)
+            if (!roster->members[i].spare) bench_ready(&c.b, roster->members[i].id);
+        assert_int_equal(tm_coordinator_look(c.b.coordinator).phase, TM_COORDINATOR_RUNNING);
+        (void)report(&c);
+        order = report(&c);
+        assert_int_equal(order->n_release, early);
+        if (early == 1) assert_int_equal(order->release[0], 3);
+        assert_int_equal(order->want_spot, 4);
+        bench_close(&c.b);
+    }
 }
 
 /* Wanted again before the cloud was told: it stays. */
@@ -251,5 +293,5 @@ static void test_drain_after_restart(void **state)
     bench_close(&c.b);
 }
 
-TM_TEST_MAIN(TM_TEST(test_seat_moves_first), TM_TEST(test_wanted_again), TM_TEST(test_stranger_first),
-             TM_TEST(test_drain), TM_TEST(test_drain_after_restart))
+TM_TEST_MAIN(TM_TEST(test_seat_moves_first), TM_TEST(test_leaves_early), TM_TEST(test_wanted_again),
+             TM_TEST(test_stranger_first), TM_TEST(test_drain), TM_TEST(test_drain_after_restart))
