@@ -44,7 +44,7 @@ const struct tm_option tm_run_command_options[] = {
      .choices = tm_job_cloud_names},
     {.name = "hosts",
      .value = "FILE",
-     .help = "of cloud hosts: a list, one a line: [user@]host[:port] [slots=N or gpus=N]"},
+     .help = "of cloud hosts: a list, one a line: [user@]host[:port] [slots=N or gpus=N] [max_slots=N]"},
     {.name = "trace", .value = "TRACE", .help = "the trace to replay: a file, or hadp, hasp, ladp, lasp"},
     {.name = "from", .value = "TIME", .help = "where in the trace the replay starts"},
     {.name = "to", .value = "TIME", .help = "where in the trace the replay ends"},

@@ -1,6 +1,7 @@
 /* The job's own command: its job in numbers, as far as the file says them, and the shell that runs it as a worker. */
 #include "job/job_engine_internal.h"
 #include "job/run_fingerprint.h"
+#include "job/workdir.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,10 +13,8 @@ enum { LAYERS = 8 }; /* of what `run` trains, where the job does not say */
 static int find_folder(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, const char **out,
                        struct tm_error *e)
 {
-    bool absolute = job->workdir != NULL && (job->workdir[0] == '/' || job->folder[0] == '\0');
-    *out = job->folder[0] != '\0' ? job->folder : NULL;
+    *out = tm_workdir__find(job, arena);
     if (job->workdir == NULL) return 0;
-    *out = absolute ? job->workdir : tm_arena_printf(arena, "%s/%s", job->folder, job->workdir);
     if (*out == NULL) return tm_error_nomem(e);
     return env->file_exists(env, *out) ? 0 : tm_job_wrong(job, "workdir", e, "there is no folder %s", *out);
 }

@@ -2,6 +2,7 @@
 
 #include "base/address.h"
 #include "base/log.h"
+#include "job/workdir.h"
 #include "run/run_settings.h"
 #include "run/state_folder.h"
 #include "store/copy_store.h"
@@ -222,9 +223,28 @@ static int fetch(struct join *j, enum tm_office_file file, const char *name, siz
     return rc;
 }
 
+/* A command's folder is as it is on the coordinator's machine, where there is one; else it is brought. */
+static int bring_folder(struct join *j, struct tm_run_settings *settings, struct tm_error *e)
+{
+    const char *folder = tm_workdir__find(&settings->job, j->arena);
+    const char *here = tm_arena_printf(j->arena, "%s/workdir", j->made.dir);
+    const char *file = tm_arena_printf(j->arena, "%s/workdir.tar", j->made.dir);
+    if (here == NULL || file == NULL) return tm_error_nomem(e);
+    if (folder == NULL || j->env->file_exists(j->env, folder)) return 0;
+    int rc = fetch(j, TM_OFFICE_DATA, "workdir.tar", TM_WORKDIR_MAX, e);
+    if (rc == -(int)TM_ENOTFOUND)
+        return tm_error_set(e, TM_ENOTFOUND,
+                            "this machine has no folder %s, where the job's command runs; write workdir: . in the job "
+                            "file, and it is brought along",
+                            folder);
+    if (rc == 0) rc = tm_workdir__unpack(j->env, file, here, e);
+    settings->brought = here;
+    return rc;
+}
+
 /* The settings say where the job's folder is on the coordinator's machine: here it is this one, for what was handed
- * over. A command's own folder must be on every machine. */
-static int settle(struct join *j, bool data, struct tm_error *e)
+ * over. */
+static int settle(struct join *j, struct tm_error *e)
 {
     struct tm_run_settings settings;
     struct tm_text text;
@@ -232,9 +252,13 @@ static int settle(struct join *j, bool data, struct tm_error *e)
     tm_run_settings_init(&settings);
     tm_text_init(&text, TEXT_MAX);
     int rc = tm_run_settings_load(j->env, j->made.dir, &settings, e);
-    if (rc == 0 && job->engine != TM_JOB_ENGINE_COMMAND) {
+    if (rc == 0 && job->engine == TM_JOB_ENGINE_COMMAND) {
+        rc = bring_folder(j, &settings, e);
+    } else if (rc == 0) {
         const char *before = job->folder;
-        if (data)
+        int data = fetch(j, TM_OFFICE_DATA, "data", TM_JOIN_DATA_MAX, e);
+        rc = data == -(int)TM_ENOTFOUND ? 0 : data;
+        if (data == 0)
             job->data = tm_arena_printf(&job->arena, "%s/data", j->made.dir);
         else if (job->data != NULL && job->data[0] != '/' && before[0] != '\0' &&
                  strcmp(job->data, "kjv-new-testament") != 0)
@@ -253,10 +277,7 @@ static int fetch_job(struct join *j, struct tm_error *e)
 {
     int rc = fetch(j, TM_OFFICE_JOB, "job.yaml", TM_JOB_BYTES_MAX, e);
     if (rc == 0) rc = fetch(j, TM_OFFICE_RUN, "run.yaml", TEXT_MAX, e);
-    if (rc != 0) return rc;
-    int data = fetch(j, TM_OFFICE_DATA, "data", TM_JOIN_DATA_MAX, e);
-    if (data != 0 && data != -(int)TM_ENOTFOUND) return data;
-    return settle(j, data == 0, e);
+    return rc == 0 ? settle(j, e) : rc;
 }
 
 static int try_all(struct join *j, const volatile int *terminating, struct tm_error *e)

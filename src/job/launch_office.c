@@ -3,11 +3,13 @@
 #include "base/number.h"
 #include "job/join.h"
 #include "job/launch_internal.h"
+#include "job/workdir.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The built-in engine's data, where it is a file of this machine that is not too large; NULL: machines find it. */
+/* The built-in engine's data, where it is a file of this machine that is not too large, or the folder of a command;
+ * NULL: machines find it. */
 static int find_data(struct tm_launch *launch, const char **out, struct tm_error *e)
 {
     const struct tm_job *job = &launch->request.settings->job;
@@ -16,6 +18,8 @@ static int find_data(struct tm_launch *launch, const char **out, struct tm_error
     size_t length = 0;
     int64_t size = 0;
     *out = NULL;
+    if (job->engine == TM_JOB_ENGINE_COMMAND)
+        return tm_workdir__pack(env, job, launch->request.dir, launch->request.arena, out, e);
     if (job->engine != TM_JOB_ENGINE_GPT || job->data == NULL || job->data[0] == '\0') return 0;
     bool absolute = job->data[0] == '/' || job->folder[0] == '\0';
     const char *path =

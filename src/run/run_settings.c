@@ -325,6 +325,7 @@ static const struct tm_field fields[] = {
     {.key = "name", .type = TM_FIELD_STRING, AT(job.name), .required = true},
     {.key = "job", .type = TM_FIELD_STRING, .offset = offsetof(struct extra, number), .required = true},
     {.key = "folder", .type = TM_FIELD_STRING, AT(job.folder), .required = true},
+    {.key = "brought", .type = TM_FIELD_STRING, AT(brought)},
     {.key = "engine", .type = TM_FIELD_CHOICE, AT(job.engine), .choices = tm_job_engine_names, .required = true},
     {.key = "data", .type = TM_FIELD_STRING, AT(job.data)}, /* of a machine that was handed it */
     {.key = "cloud", .type = TM_FIELD_CHOICE, AT(job.cloud), .choices = tm_job_cloud_names},
@@ -502,6 +503,7 @@ void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_tex
     (void)snprintf(text, sizeof text, "%016llx", (unsigned long long)settings->number);
     tm_jsonout_string(&json, "job", text);
     tm_jsonout_string(&json, "folder", settings->job.folder);
+    put_text(&json, "brought", settings->brought);
     tm_jsonout_string(&json, "engine", tm_job_engine_names[settings->job.engine]);
     if (settings->job.data != NULL && settings->job.data[0] == '/')
         tm_jsonout_string(&json, "data", settings->job.data);
@@ -583,7 +585,9 @@ int tm_run_settings_load(struct tm_env *env, const char *dir, struct tm_run_sett
     char path[TM_STATE_PATH_MAX];
     tm_state_path(dir, TM_STATE_JOB, path);
     int rc = tm_job_load(env, path, &settings->job, e);
-    return rc == 0 ? tm_run_settings_read(env, dir, settings, e) : rc;
+    if (rc == 0) rc = tm_run_settings_read(env, dir, settings, e);
+    if (rc == 0 && settings->brought != NULL) settings->job.workdir = settings->brought;
+    return rc;
 }
 
 /* ---- the trace ---- */

@@ -19,6 +19,7 @@ struct tm_run_settings {
     bool no_losses;        /* what came stays */
     bool netns;            /* each instance in a network namespace of its own ... */
     int64_t link_bit_s;    /* ... with a link of this rate; 0: not shaped */
+    const char *brought;   /* of a machine that joined: where the folder of the command is; NULL: where the job says */
     const char *listen;    /* HOST or HOST:PORT where the coordinator listens; NULL: where the cloud reaches it */
     const char *advertise; /* HOST or HOST:PORT that instances are told; NULL: where it listens */
     bool tls;              /* asked for: tm_run_settings_tls */

@@ -21,6 +21,7 @@ hosts_start() { # a host boots: nothing of its last life is there but its key
         hostname host$0
         mount -t tmpfs none /run; mkdir -p /run/sshd
         mkdir -p $1/home; mount -t tmpfs none $1/home
+        mount -t tmpfs none ${1%/*}/control
         /usr/sbin/sshd -f $1/sshd_config -E $1/sshd.log
         sleep infinity & while :; do wait; done' "$i" "$d" </dev/null >>"$d/boot.log" 2>&1 &
     local outer=$!
@@ -53,7 +54,7 @@ hosts_plug() { # the link of a host, both ends
 
 hosts_up() {
     hosts_dir=$1 hosts_count=$2
-    mkdir -p "$hosts_dir"
+    mkdir -p "$hosts_dir/control" # a folder that hosts do not see
     ssh-keygen -q -t ed25519 -N '' -C test -f "$hosts_dir/id"
     local c=${hosts_name}c i d
     ip netns add "$c"
