@@ -155,48 +155,22 @@ static void put_word(struct tm_text *out, const char *word)
     tm_text_putc(out, '\'');
 }
 
-/* The first node of the first cluster coordinates; every node has an agent, which keeps a worker of the job running. */
-static void write_agents(const struct tm_emit *emit, const char *cloud, bool spot, int first_number,
-                         struct tm_text *out)
+/* Every node has an agent, which joins by a ticket of its own: a secret that is given at launch. */
+static void write_agent(const char *cloud, bool spot, struct tm_text *out)
 {
     bool announces = strcmp(cloud, "aws") == 0 || strcmp(cloud, "gcp") == 0 || strcmp(cloud, "azure") == 0;
-    if (first_number == 1)
-        tm_text_puts(out, "head=${TIDEMILL_HEAD:-$(echo \"$SKYPILOT_NODE_IPS\" | sed -n 1p)}\n");
-    else
-        tm_text_puts(out, "head=${TIDEMILL_HEAD:?give --env TIDEMILL_HEAD=ADDRESS of the head of the first cluster}\n");
-    tm_text_printf(out,
-                   "here=$(echo \"$SKYPILOT_NODE_IPS\" | sed -n \"$((SKYPILOT_NODE_RANK + 1))p\")\n"
-                   "number=$((%d + SKYPILOT_NODE_RANK))\n"
-                   "port=${TIDEMILL_PORT:-7070}\n"
-                   "copies=${TIDEMILL_COPIES:-$HOME/tidemill-copies}\n"
-                   "mkdir -p \"$copies\" || exit 1\n"
-                   "coordinator=\n",
-                   first_number);
-    if (first_number == 1) {
-        tm_text_puts(out,
-                     "if [ -z \"${TIDEMILL_HEAD:-}\" ] && [ \"$SKYPILOT_NODE_RANK\" -eq 0 ]; then\n"
-                     "  mkdir -p ~/tidemill-state && cp -R tidemill-keys/token tidemill-keys/tls ~/tidemill-state/ || "
-                     "exit 1\n"
-                     "  ./tidemill coordinator ");
-        put_word(out, job_file(emit));
-        tm_text_puts(out, " --state ~/tidemill-state --listen \"$head:$port\" --copies \"$copies\" &\n"
-                          "  coordinator=$!\n"
-                          "fi\n");
-    }
-    tm_text_puts(out, "./tidemill agent --coordinator \"$head:$port\" --token-file tidemill-keys/token \\\n"
-                      "  --instance \"$number\" --tls \"tidemill-keys/tls/instance-$number\" --host \"$here\" \\\n"
-                      "  --copies \"$copies\"");
+    tm_text_puts(out, "set -- $TIDEMILL_TICKETS\n"
+                      "shift \"$SKYPILOT_NODE_RANK\" || { echo 'more nodes than tickets'; exit 1; }\n"
+                      "export TIDEMILL_TICKET=${1:?a ticket for each node: --secret TIDEMILL_TICKETS}\n"
+                      "unset TIDEMILL_TICKETS\n"
+                      "here=$(echo \"$SKYPILOT_NODE_IPS\" | sed -n \"$((SKYPILOT_NODE_RANK + 1))p\")\n"
+                      "exec ./tidemill agent --host \"$here\"");
     if (spot && announces) tm_text_printf(out, " --notice %s", cloud);
-    tm_text_puts(out, " --job ");
-    put_word(out, job_file(emit));
-    tm_text_puts(out, "\nstatus=$?\n"
-                      "if [ -n \"$coordinator\" ]; then wait \"$coordinator\" || status=$?; fi\n"
-                      "exit $status\n");
+    tm_text_putc(out, '\n');
 }
 
 /* One cluster: instances of one type, spot or on demand, over the zones of the region. */
-static void put_cluster(const struct tm_emit *emit, size_t first, bool spot, size_t number, int *first_number,
-                        struct tm_text *out)
+static void put_cluster(const struct tm_emit *emit, size_t first, bool spot, size_t number, struct tm_text *out)
 {
     const struct tm_plan_fleet *fleet = &emit->answer->fleet;
     const struct tm_plan_part *part = &fleet->parts[first];
@@ -216,40 +190,41 @@ static void put_cluster(const struct tm_emit *emit, size_t first, bool spot, siz
     put_machine(part->instance, out);
     tm_text_printf(out, "  use_spot: %s\n", spot ? "true" : "false");
     put_envs(out, job);
-    tm_text_puts(out, "workdir: .\n");
+    tm_text_puts(out, "secrets:\n  TIDEMILL_TICKETS: null\nworkdir: .\n");
     put_setup(job, out);
     struct tm_text script;
     tm_text_init(&script, 1 << 16);
-    write_agents(emit, part->instance->cloud, spot, *first_number, &script);
+    write_agent(part->instance->cloud, spot, &script);
     put_script(out, "run", tm_text_string(&script));
     tm_text_deinit(&script);
-    *first_number += instances;
 }
 
 void tm_emit_skypilot(const struct tm_emit *emit, struct tm_text *out)
 {
     const struct tm_plan_fleet *fleet = &emit->answer->fleet;
     size_t number = 0;
-    int first_number = 1;
     tm_emit__heading(emit, out);
+    int instances = tm_plan_spot_instances(fleet) + tm_plan_on_demand_instances(fleet);
     tm_text_puts(
-        out, "# `tidemill run` with --cloud skypilot rents, replaces and takes down clusters itself. By hand:\n"
-             "# Its first node coordinates, and every node trains. Before the first launch, in the folder of the job "
-             "file, which goes along:\n"
-             "#   cp \"$(command -v tidemill)\" .\n"
-             "#   tidemill coordinator ");
+        out,
+        "# `tidemill run` with --cloud skypilot rents, replaces and takes down clusters itself. By hand, with a run "
+        "on a machine (HOST) that\n# the nodes reach, in the folder of the job file, which goes along:\n"
+        "#   cp \"$(command -v tidemill)\" .\n"
+        "#   tidemill run ");
     put_word(out, job_file(emit));
-    tm_text_printf(out, " --state tidemill-keys --listen 0.0.0.0:7070 --copies . --instances %d --prepare\n",
-                   tm_plan_spot_instances(fleet) + tm_plan_on_demand_instances(fleet));
-    if (tm_plan_spot_instances(fleet) + tm_plan_on_demand_instances(fleet) > 1)
-        tm_text_puts(out, "# Copies of the state need a folder that all nodes share: --env TIDEMILL_COPIES=DIR\n");
+    tm_text_printf(
+        out,
+        " -y --cloud join --listen 0.0.0.0:7070 --advertise HOST --limit %d\n"
+        "# and, for each cluster below, with as many tickets as it has nodes (COUNT):\n"
+        "#   sky launch TASK.yaml --secret TIDEMILL_TICKETS=\"$(tidemill ticket --count COUNT --valid 24h)\"\n",
+        instances);
     for (size_t i = 0; i < fleet->part_count; i++) {
         for (int spot = 1; spot >= 0; spot--) {
             bool first = kind_instances(&fleet->parts[i], spot != 0) > 0;
             for (size_t k = 0; k < i; k++) /* zones of one type go together */
                 first = first && !(fleet->parts[k].instance == fleet->parts[i].instance &&
                                    kind_instances(&fleet->parts[k], spot != 0) > 0);
-            if (first) put_cluster(emit, i, spot != 0, number++, &first_number, out);
+            if (first) put_cluster(emit, i, spot != 0, number++, out);
         }
     }
     if (number > 1) tm_text_printf(out, "# %zu clusters: launch each document as a cluster of its own\n", number);

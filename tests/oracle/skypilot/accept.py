@@ -58,7 +58,8 @@ def put(path, columns, rows):
 
 
 def check(sky, path, document):
-    task = sky.Task.from_yaml_config(copy.deepcopy(document))
+    given = [(name, "x") for name, value in (document.get("secrets") or {}).items() if value is None]  # as at launch
+    task = sky.Task.from_yaml_config(copy.deepcopy(document), secrets_overrides=given)
     task.expand_and_validate_file_mounts()
     (wanted,) = task.resources
     if not wanted.is_launchable():
