@@ -5,7 +5,9 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
+from unittest import mock
 
 import torch
 from torch import nn
@@ -430,3 +432,39 @@ def test_settings_of_the_job(build, folder):
     finally:
         os.environ.clear()
         os.environ.update(kept)
+
+
+def test_stopwatch(build, folder):
+    """What a worker waits for others is left out; a GPU's times come when they are over (events of a GPU are made up here)."""
+    from tidemill.torch.group import Group, Stopwatch
+
+    now, over = [0.0], [0.0]
+
+    class Event:
+        def __init__(self, enable_timing):
+            self.at = None
+
+        def record(self, stream):
+            self.at = now[0]
+
+        def query(self):
+            return self.at <= over[0]
+
+        def elapsed_time(self, other):
+            return 1000 * (other.at - self.at)
+
+    group = Group(0, 1, lambda: False)
+    with mock.patch.object(time, "perf_counter", lambda: now[0]):
+        watch = Stopwatch(torch.device("cpu"))
+        watch.start(group, None)
+        now[0], group.waited_s = 5.0, 2.0
+        assert watch.read() == 3.0
+    with mock.patch.object(torch.cuda, "Event", Event), mock.patch.object(torch.cuda, "current_stream", lambda device: None):
+        watch = Stopwatch(torch.device("cuda", 0))
+        watch.start(group)
+        now[0], group.waited_s = 9.0, 3.0
+        assert watch.read() == 0.0
+        over[0] = 9.0
+        watch.start(group)
+        now[0] = 20.0
+        assert watch.read() == 3.0

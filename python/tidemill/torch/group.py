@@ -80,26 +80,39 @@ def _bury(things: Sequence[Any]) -> None:
 
 
 class Stopwatch:
-    """How long this worker computes, without what it waits for others."""
+    """How long this worker computes, without what it waits for others. A GPU is not waited for: its times come a step late."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
+        self._device, self._gpu = device, device.type == "cuda"
         self._groups: Sequence["Group"] = ()
-        self._began = 0.0
+        self._waited = 0.0
+        self._first: Any = None
+        self._open: List[Tuple[Any, Any, float]] = []
+        self._known = 0.0
 
-    def _now(self) -> float:
-        return time.perf_counter() - sum(group.waited_s for group in self._groups)
+    def _mark(self) -> Any:
+        if not self._gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._device))
+        return event
 
     def start(self, *groups: Optional["Group"]) -> None:
         """groups: whose waits are left out."""
         self._groups = [group for group in groups if group is not None]
-        self._began = self._now()
+        self._waited = sum(group.waited_s for group in self._groups)
+        self._first = self._mark()
 
     def read(self) -> float:
-        """Seconds since `start`. What a GPU still computes counts; the sum that comes next would wait for it, too."""
-        if self._device.type == "cuda":
-            torch.cuda.current_stream(self._device).synchronize()
-        return max(0.0, self._now() - self._began)
+        """Seconds from `start` to `read`, of this pair or, on a GPU, of the last one that is over; 0: not known yet."""
+        waited = sum(group.waited_s for group in self._groups) - self._waited
+        if not self._gpu:
+            return max(0.0, self._mark() - self._first - waited)
+        self._open.append((self._first, self._mark(), waited))
+        while self._open and self._open[0][1].query():
+            first, last, waited = self._open.pop(0)
+            self._known = max(0.0, first.elapsed_time(last) / 1000 - waited)
+        return self._known
 
 
 class _OverGpu:

@@ -540,7 +540,7 @@ class Job:
         assert sums is not None and group is not None
         self._settings.begin_step()
         sums.begin(group)
-        watch = Stopwatch(state.device)
+        watch = self._watch
         while True:
             self._table.zero_()
             self._statistics.begin()
@@ -565,7 +565,7 @@ class Job:
     def _tell_time(self, work: Work, seconds: float) -> None:
         """As if this worker had computed all micro-batches of its pipeline: by what one takes they are shared out."""
         mine = len(self._share(work))
-        if mine and self._session is not None:
+        if mine and seconds > 0 and self._session is not None:
             self._session.computed(work.step, seconds * (work.last_micro_batch - work.first_micro_batch) / mine)
 
     @staticmethod
@@ -786,6 +786,7 @@ class Job:
 
     _untold: Any = None
     _told = False
+    _watch = Stopwatch(torch.device("cpu"))
     _shards: Optional[shards.Shards] = None
     _full: Optional[FullShards] = None  # the same, where weights are sharded
     _plan: Any = None  # of fully_shard
@@ -814,6 +815,7 @@ class Job:
         self._renew_table()
         self._statistics.renew()
         self._sums = self._make_sums()
+        self._watch = Stopwatch(self._state.device)
         source.begin(self._share(work))
         self._group = None
         name = f"generation-{work.generation}"

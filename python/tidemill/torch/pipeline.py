@@ -334,6 +334,9 @@ class Pipeline:
         compile: True, or what torch.compile takes: each layer is compiled by itself, so that the bits do not depend on the stages."""
         if len(layers) == 0 or len(layers) > _LAYERS_MAX:
             raise UsageError(f"a pipeline has 1 to {_LAYERS_MAX} layers, not {len(layers)}")
+        if job._backend == "nccl" and torch.device(device).type != "cuda":
+            raise UsageError(f"backend=\"nccl\" needs the layers on GPUs, and they are on {device}: say Pipeline(device=job.device), or "
+                             "backend=\"gloo\"")
         if job._host is not None and job._layer_count != len(layers):
             raise UsageError(f"the job has {job._layer_count} layers, the script {len(layers)}: say `layers: "
                              f"{len(layers)}` in the job's file")
@@ -418,7 +421,7 @@ class Pipeline:
         self._sums.begin(self._stage_group)
         for tied, group in zip(self._tied, self._tied_groups):
             tied.begin(group)
-        watch = Stopwatch(self._device)
+        watch = self._watch
         while True:
             self._job._losses.zero_()
             for number in held:
@@ -433,7 +436,8 @@ class Pipeline:
                 assert isinstance(self._sums, FixedSums)
                 for sums in (self._sums, *self._tied):
                     sums.begin_again()
-        session.computed(work.step, taken_s)
+        if taken_s > 0:
+            session.computed(work.step, taken_s)
         self._stack.staging.mark()
         session.held(work.step, {number: norms.get(number, 0.0) for number in held})
 
@@ -494,6 +498,7 @@ class Pipeline:
             self._stack.statistics(number).renew()
         name = f"generation-{work.generation}"
         self._world = self._meet(f"{name}-all", job._rank, job._world_size, meeting)
+        self._watch = Stopwatch(self._device)
         self._mail_groups = (self._world, self._world)
         if job._backend == "nccl":
             self._mail_groups = (self._world, self._meet(f"{name}-back", job._rank, job._world_size, meeting))
