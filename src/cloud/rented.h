@@ -9,7 +9,7 @@
 #define TM_RENTED_TAG "tidemill:job"
 
 struct tm_rented {
-    char id[32];
+    char id[96];
     char region[40];
     char type[48];
     char job[128];

@@ -12,10 +12,11 @@ int tm_copy_store_check_place(const char *place, struct tm_error *e)
     char prefix[TM_PREFIX_MAX];
     if (tm_objects__is_place(place)) return tm_objects_place(place, bucket, prefix, e);
     if (tm_copy_office__is_place(place)) return tm_copy_office__check(place, e);
-    if (strstr(place, "://") != NULL) /* gs://BUCKET/PATH is not a folder named "gs:" */
-        return tm_error_set(e, TM_EUSAGE,
-                            "%.200s: not supported yet; give a folder, s3://BUCKET/PREFIX or az://CONTAINER/PREFIX",
-                            place);
+    if (strstr(place, "://") != NULL) /* r2://BUCKET/PATH is not a folder named "r2:" */
+        return tm_error_set(
+            e, TM_EUSAGE,
+            "%.200s: not supported; give a folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX",
+            place);
     if (place[0] == '\0' || strlen(place) >= TM_COPY_PLACE_MAX)
         return tm_error_set(e, TM_EUSAGE, "the name of the folder for copies must have 1 to %d bytes",
                             TM_COPY_PLACE_MAX - 1);

@@ -6,7 +6,7 @@
 static const struct {
     const char *scheme;
     int (*open)(struct tm_env *env, const char *place, struct tm_objects *out, struct tm_error *e);
-} services[] = {{"s3://", tm_s3__open}, {"az://", tm_blobs__open}};
+} services[] = {{"s3://", tm_s3__open}, {"az://", tm_blobs__open}, {"gs://", tm_gs__open}};
 
 enum { SERVICES = sizeof services / sizeof *services };
 
@@ -34,7 +34,9 @@ int tm_objects_place(const char *place, char bucket[TM_BUCKET_MAX], char prefix[
 {
     size_t service = find_service(place);
     if (service == SERVICES)
-        return tm_error_set(e, TM_EUSAGE, "%.200s: not of the form s3://BUCKET/PREFIX or az://CONTAINER/PREFIX", place);
+        return tm_error_set(e, TM_EUSAGE,
+                            "%.200s: not of the form s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX",
+                            place);
     const char *name = place + strlen(services[service].scheme);
     size_t length = strcspn(name, "/");
     const char *rest = name + length;

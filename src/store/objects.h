@@ -1,5 +1,5 @@
 /* Objects of a bucket under a prefix, whatever the service: one struct of functions, for the store of copies
- * (copy_bucket.c). S3 (s3.c) and Azure's blobs (blobs.c) implement it. Any thread; calls wait.
+ * (copy_bucket.c). S3 (s3.c), Azure's blobs (blobs.c) and Google's objects (gs.c) implement it. Any thread; calls wait.
  *
  * Results: 0; -TM_ENOTFOUND: there is no such object; -TM_EEXISTS: a condition does not hold; -TM_ENOMEM; else -TM_EIO,
  * with words that say what the service said and what to do. */
@@ -32,7 +32,7 @@ struct tm_objects {
     void (*close)(void *self);
 };
 
-/* Does it name a bucket ("s3://...", "az://..."), well or badly? */
+/* Does it name a bucket ("s3://...", "az://...", "gs://..."), well or badly? */
 bool tm_objects__is_place(const char *place);
 /* "SCHEME://BUCKET/PREFIX" taken apart: -TM_EUSAGE where it is none. */
 int tm_objects_place(const char *place, char bucket[TM_BUCKET_MAX], char prefix[TM_PREFIX_MAX], struct tm_error *e);
@@ -41,5 +41,6 @@ int tm_objects__open(struct tm_env *env, const char *place, struct tm_objects *o
 /* The services. */
 int tm_s3__open(struct tm_env *env, const char *place, struct tm_objects *out, struct tm_error *e);
 int tm_blobs__open(struct tm_env *env, const char *place, struct tm_objects *out, struct tm_error *e);
+int tm_gs__open(struct tm_env *env, const char *place, struct tm_objects *out, struct tm_error *e);
 
 #endif

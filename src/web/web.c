@@ -156,13 +156,15 @@ static size_t on_header(char *line, size_t size, size_t count, void *context)
     size_t n = 0;
     char text[64];
     if (length > 5 && strncmp(line, "HTTP/", 5) == 0) { /* a new head: what one before it said is void */
-        answer->etag[0] = answer->operation[0] = '\0';
+        answer->etag[0] = answer->operation[0] = answer->generation[0] = '\0';
         answer->total = -1;
     }
     if (is_header(line, length, "etag", &value, &n)) copy_word(answer->etag, sizeof answer->etag, value, n);
     bool operation = is_header(line, length, "azure-asyncoperation", &value, &n);
     if (operation || (answer->operation[0] == '\0' && is_header(line, length, "location", &value, &n)))
         copy_word(answer->operation, sizeof answer->operation, value, n < sizeof answer->operation ? n : 0);
+    if (is_header(line, length, "x-goog-generation", &value, &n))
+        copy_word(answer->generation, sizeof answer->generation, value, n);
     if (is_header(line, length, "x-amz-bucket-region", &value, &n))
         copy_word(answer->region, sizeof answer->region, value, n);
     if (is_header(line, length, "retry-after", &value, &n))

@@ -29,6 +29,7 @@ struct tm_web_answer {
     char etag[TM_WEB_WORD_MAX];      /* "": none */
     char region[64];                 /* x-amz-bucket-region */
     char operation[TM_WEB_LINK_MAX]; /* Azure-AsyncOperation, else Location; "": neither, or too long */
+    char generation[32];             /* x-goog-generation */
 };
 
 /* Whom a service must be, and who we are to it, where that is not what the system says. All is borrowed. */

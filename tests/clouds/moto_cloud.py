@@ -210,7 +210,7 @@ if args.check_signatures:
     key, secret = made["AccessKeyId"], made["SecretAccessKey"]
 boto3.client("s3", **kw).create_bucket(Bucket=args.bucket)
 if args.hypervisor:
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../aws"))
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../aws"))
     from hypervisor import Hypervisor
     hypervisor = Hypervisor(ec2_backends)
 with open(args.folder + "/cloud.tmp", "w") as f:

@@ -1,0 +1,523 @@
+#include "web/gcp.h"
+
+#include "base/alloc.h"
+#include "base/doc.h"
+#include "web/gcp_account.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { TOKEN_MS = 10000, TRIES = 3, FILE_MAX = 1 << 16, PATH_BYTES = 1024, ORIGIN_MAX = 512, SIGN_MS = 30000 };
+
+static const int64_t renew_before_ms = 5 * 60000;
+
+struct tm_gcp {
+    struct tm_env *env;
+    struct tm_gcp__account account;
+    char identity[400];
+    char project[128];                       /* "": asked for when it is needed */
+    char bases[TM_GCP_SERVICES][ORIGIN_MAX]; /* without a slash at the end */
+    char objects[ORIGIN_MAX];                /* where signed URLs point to */
+    pthread_mutex_t lock;
+    char token[TM_GCP_TOKEN_MAX]; /* with the lock; "": none so far */
+    int64_t token_ends_ms;
+};
+
+static const char *variable(struct tm_env *env, const char *name)
+{
+    const char *value = env->variable(env, name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* ---- where services are ---- */
+
+static const struct {
+    const char *name; /* behind CLOUDSDK_API_ENDPOINT_OVERRIDES_ */
+    const char *origin;
+    const char *path;
+} services[TM_GCP_SERVICES] = {
+    [TM_GCP_COMPUTE] = {"COMPUTE", "https://compute.googleapis.com", "/compute/v1"},
+    [TM_GCP_STORAGE] = {"STORAGE", "https://storage.googleapis.com", "/storage/v1"},
+    [TM_GCP_UPLOAD] = {"STORAGE", "https://storage.googleapis.com", "/upload/storage/v1"},
+    [TM_GCP_IAM] = {"IAMCREDENTIALS", "https://iamcredentials.googleapis.com", "/v1"},
+    [TM_GCP_RESOURCES] = {"CLOUDRESOURCEMANAGER", "https://cloudresourcemanager.googleapis.com", "/v1"}};
+
+/* "https://HOST:PORT", of an address that may have a path behind it. */
+static int take_origin(const char *name, const char *text, char out[ORIGIN_MAX], struct tm_error *e)
+{
+    bool plain = strstr(text, "://") == NULL; /* STORAGE_EMULATOR_HOST may be a host alone */
+    const char *host = plain ? text : strstr(text, "://") + 3;
+    size_t length = (size_t)(host - text) + strcspn(host, "/?#");
+    bool known = plain || strncmp(text, "https://", 8) == 0 || strncmp(text, "http://", 7) == 0;
+    if (!known || host[0] == '\0' || host[0] == '/' || length + 8 >= ORIGIN_MAX || strpbrk(text, "\r\n @") != NULL)
+        return tm_error_set(e, TM_EINPUT, "%s: an endpoint is written as https://HOST", name);
+    (void)snprintf(out, ORIGIN_MAX, "%s%.*s", plain ? "http://" : "", (int)length, text);
+    return 0;
+}
+
+static int take_endpoints(struct tm_gcp *gcp, struct tm_error *e)
+{
+    const char *emulator = variable(gcp->env, "STORAGE_EMULATOR_HOST");
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < TM_GCP_SERVICES; i++) {
+        char origin[ORIGIN_MAX];
+        char name[80];
+        (void)snprintf(name, sizeof name, "CLOUDSDK_API_ENDPOINT_OVERRIDES_%s", services[i].name);
+        const char *given = variable(gcp->env, name);
+        bool storage = i == TM_GCP_STORAGE || i == TM_GCP_UPLOAD;
+        (void)snprintf(origin, sizeof origin, "%s", services[i].origin);
+        if (storage && emulator != NULL)
+            rc = take_origin("STORAGE_EMULATOR_HOST", emulator, origin, e);
+        else if (given != NULL)
+            rc = take_origin(name, given, origin, e);
+        (void)snprintf(gcp->bases[i], ORIGIN_MAX, "%.480s%s", origin, services[i].path);
+        if (storage) (void)snprintf(gcp->objects, ORIGIN_MAX, "%s", origin);
+    }
+    return rc;
+}
+
+/* ---- who we are ---- */
+
+static int read_credentials(struct tm_gcp *gcp, const char *path, struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, FILE_MAX);
+    int rc = gcp->env->file_read(gcp->env, path, &text, e);
+    if (rc == 0) rc = tm_gcp__read_account(path, tm_text_string(&text), text.length, &gcp->account, e);
+    if (text.data != NULL) OPENSSL_cleanse(text.data, text.length);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+/* gcloud's folder. */
+static bool find_folder(struct tm_env *env, char out[PATH_BYTES])
+{
+    const char *given = variable(env, "CLOUDSDK_CONFIG");
+    const char *home = variable(env, "HOME");
+    if (given == NULL && home == NULL) return false;
+    int length =
+        given != NULL ? snprintf(out, PATH_BYTES, "%s", given) : snprintf(out, PATH_BYTES, "%s/.config/gcloud", home);
+    return length > 0 && length < PATH_BYTES - 64;
+}
+
+static void read_configuration(struct tm_gcp *gcp)
+{
+    char path[PATH_BYTES + 64];
+    char folder[PATH_BYTES];
+    struct tm_text text;
+    const char *active = variable(gcp->env, "CLOUDSDK_ACTIVE_CONFIG_NAME");
+    if (!find_folder(gcp->env, folder)) return;
+    (void)snprintf(path, sizeof path, "%.*s/configurations/config_%.40s", PATH_BYTES - 64, folder,
+                   active != NULL ? active : "default");
+    tm_text_init(&text, FILE_MAX);
+    if (gcp->env->file_read(gcp->env, path, &text, NULL) == 0)
+        (void)tm_gcp__read_configuration(tm_text_string(&text), gcp->project);
+    tm_text_deinit(&text);
+}
+
+static int find_account(struct tm_gcp *gcp, struct tm_error *e)
+{
+    char path[PATH_BYTES + 64];
+    char folder[PATH_BYTES];
+    const char *given = variable(gcp->env, "GOOGLE_APPLICATION_CREDENTIALS");
+    int rc = 0;
+    if (given != NULL) {
+        (void)snprintf(path, sizeof path, "%.*s", PATH_BYTES, given);
+        rc = read_credentials(gcp, given, e);
+        if (rc != 0 && rc != -(int)TM_ENOMEM) {
+            (void)tm_error_wrap(e, rc, "GOOGLE_APPLICATION_CREDENTIALS");
+            if (e != NULL) e->code = TM_EINPUT;
+            rc = -(int)TM_EINPUT;
+        }
+    } else if (find_folder(gcp->env, folder)) {
+        (void)snprintf(path, sizeof path, "%s/application_default_credentials.json", folder);
+        rc = read_credentials(gcp, path, e);
+        if (rc == -(int)TM_ENOTFOUND) rc = 0; /* the metadata server's, then */
+    }
+    if (gcp->account.kind == TM_GCP_KEY)
+        (void)snprintf(gcp->identity, sizeof gcp->identity, "service account %s", gcp->account.email);
+    else if (gcp->account.kind == TM_GCP_USER)
+        (void)snprintf(gcp->identity, sizeof gcp->identity, "the user of %.300s", path);
+    else
+        (void)snprintf(gcp->identity, sizeof gcp->identity, "the service account of this VM");
+    return rc;
+}
+
+const char *tm_gcp_identity(const struct tm_gcp *gcp)
+{
+    return gcp->identity;
+}
+
+/* ---- questions before there is a token ---- */
+
+struct plain {
+    const char *url;
+    const char *header;
+};
+
+static int prepare_plain(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e)
+{
+    (void)e;
+    const struct plain *plain = context;
+    tm_text_puts(url, plain->url);
+    tm_text_puts(headers, plain->header);
+    return 0;
+}
+
+static int ask_plain(struct tm_gcp *gcp, const char *url, const char *header, const struct tm_text *body,
+                     struct tm_web_answer *out, struct tm_error *e)
+{
+    struct tm_web *web = NULL;
+    struct plain plain = {url, header};
+    struct tm_web_request request = {.method = body != NULL ? "POST" : "GET",
+                                     .body = body != NULL ? body->data : NULL,
+                                     .length = body != NULL ? body->length : 0,
+                                     .deadline_ms = TOKEN_MS,
+                                     .tries_max = TRIES,
+                                     .direct = strncmp(url, "http://", 7) == 0,
+                                     .prepare = prepare_plain,
+                                     .context = &plain};
+    int rc = tm_web_create(gcp->env, &web, e);
+    if (rc == 0) rc = tm_web__ask(web, &request, out, e);
+    tm_web_destroy(web);
+    return rc;
+}
+
+static int ask_machine(struct tm_gcp *gcp, const char *path, struct tm_web_answer *out, struct tm_error *e)
+{
+    char url[512];
+    const char *host = variable(gcp->env, "GCE_METADATA_HOST");
+    (void)snprintf(url, sizeof url, "http://%.200s/computeMetadata/v1/%s", host != NULL ? host : "169.254.169.254",
+                   path);
+    int rc = ask_plain(gcp, url, "Metadata-Flavor: Google\n", NULL, out, e);
+    if (rc == -(int)TM_ENOMEM) return rc;
+    if (rc != 0)
+        return tm_error_set(
+            e, TM_EINPUT,
+            "no Google Cloud credentials: set GOOGLE_APPLICATION_CREDENTIALS to a service account's key, or "
+            "run `gcloud auth application-default login`");
+    if (out->status == 200) return 0;
+    rc = tm_error_set(e, TM_EINPUT, "the metadata server answers %d to %s: give this VM a service account", out->status,
+                      path);
+    tm_web_answer_deinit(out);
+    return rc;
+}
+
+int tm_gcp_project(struct tm_gcp *gcp, const char **out, struct tm_error *e)
+{
+    struct tm_web_answer answer;
+    int rc = 0;
+    (void)pthread_mutex_lock(&gcp->lock);
+    if (gcp->project[0] == '\0' && gcp->account.kind == TM_GCP_MACHINE) {
+        rc = ask_machine(gcp, "project/project-id", &answer, e);
+        if (rc == 0) {
+            const char *text = tm_text_string(&answer.body);
+            (void)snprintf(gcp->project, sizeof gcp->project, "%.*s", (int)strcspn(text, "\r\n/ "), text);
+            tm_web_answer_deinit(&answer);
+        }
+    }
+    if (rc == 0 && gcp->project[0] == '\0')
+        rc = tm_error_set(e, TM_EINPUT, "no Google Cloud project: set GOOGLE_CLOUD_PROJECT");
+    (void)pthread_mutex_unlock(&gcp->lock);
+    *out = gcp->project;
+    return rc;
+}
+
+/* ---- tokens ---- */
+
+static int exchange(struct tm_gcp *gcp, struct tm_web_answer *out, struct tm_error *e)
+{
+    struct tm_text form;
+    tm_text_init(&form, 16384);
+    int rc = tm_gcp__token_form(&gcp->account, gcp->env->now_ms(gcp->env), &form, e);
+    if (rc == 0)
+        rc = ask_plain(gcp, gcp->account.token_uri, "Content-Type: application/x-www-form-urlencoded\n", &form, out, e);
+    if (form.data != NULL) OPENSSL_cleanse(form.data, form.length);
+    tm_text_deinit(&form);
+    if (rc != 0 || out->status == 200) return rc;
+    rc = tm_error_set(e, TM_EINPUT, "Google gives %s no token: refused with %d; %s", gcp->identity, out->status,
+                      gcp->account.kind == TM_GCP_KEY ? "is the key still there, and the clock of this machine right?"
+                                                      : "log in again with `gcloud auth application-default login`");
+    tm_web_answer_deinit(out);
+    return rc;
+}
+
+/* With the lock. */
+static int renew(struct tm_gcp *gcp, struct tm_error *e)
+{
+    struct tm_web_answer answer;
+    int64_t left_s = 0;
+    int rc = gcp->account.kind == TM_GCP_MACHINE
+                 ? ask_machine(gcp, "instance/service-accounts/default/token", &answer, e)
+                 : exchange(gcp, &answer, e);
+    if (rc != 0) return rc;
+    rc = tm_gcp__read_token(tm_text_string(&answer.body), answer.body.length, gcp->token, &left_s, e);
+    if (rc == 0) gcp->token_ends_ms = gcp->env->now_ms(gcp->env) + left_s * 1000;
+    if (answer.body.data != NULL) OPENSSL_cleanse(answer.body.data, answer.body.length);
+    tm_web_answer_deinit(&answer);
+    return rc;
+}
+
+/* A token that lasts for a while yet, as a header. */
+static int add_token(struct tm_gcp *gcp, struct tm_text *headers, struct tm_error *e)
+{
+    int rc = 0;
+    (void)pthread_mutex_lock(&gcp->lock);
+    if (gcp->token[0] == '\0' || gcp->env->now_ms(gcp->env) > gcp->token_ends_ms - renew_before_ms) rc = renew(gcp, e);
+    if (rc == 0) tm_text_printf(headers, "authorization: Bearer %s\n", gcp->token);
+    (void)pthread_mutex_unlock(&gcp->lock);
+    return rc;
+}
+
+/* ---- requests ---- */
+
+static int prepare(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e)
+{
+    const struct tm_gcp_request *r = context;
+    char mark = '?';
+    tm_text_printf(url, "%s%s", r->gcp->bases[r->service], r->path);
+    for (size_t i = 0; i < r->query_count; i++, mark = '&') {
+        tm_text_printf(url, "%c%s=", mark, r->query[i].name);
+        tm_percent_encode(r->query[i].value, false, url);
+    }
+    if (r->body != NULL) tm_text_printf(headers, "Content-Type: %s\n", r->type != NULL ? r->type : "application/json");
+    for (size_t i = 0; i < r->header_count; i++)
+        tm_text_printf(headers, "%s: %s\n", r->headers[i].name, r->headers[i].value);
+    return add_token(r->gcp, headers, e);
+}
+
+/* A token may have ended before its time; and who asks too often hears 403, too. */
+static bool again(void *context, const struct tm_web_answer *answer)
+{
+    struct tm_gcp_request *r = context;
+    struct tm_gcp_refusal why;
+    if (answer->status == 401 && !r->renewed) {
+        r->renewed = true;
+        (void)pthread_mutex_lock(&r->gcp->lock);
+        r->gcp->token[0] = '\0';
+        (void)pthread_mutex_unlock(&r->gcp->lock);
+        return true;
+    }
+    if (answer->status != 403 || tm_gcp_refusal(answer, &why, NULL) != 0) return false;
+    return strcmp(why.code, "rateLimitExceeded") == 0 || strcmp(why.code, "userRateLimitExceeded") == 0;
+}
+
+int tm_gcp_begin(struct tm_web *web, struct tm_gcp_request *r, struct tm_web_call **out, struct tm_error *e)
+{
+    assert(r->gcp != NULL && r->path[0] == '/' && r->query_count <= 8 && r->header_count <= 4);
+    struct tm_web_request request = {.method = r->method,
+                                     .body = r->body,
+                                     .length = r->length,
+                                     .into = r->into,
+                                     .room = r->room,
+                                     .deadline_ms = r->deadline_ms,
+                                     .silence_ms = r->silence_ms,
+                                     .tries_max = r->tries_max,
+                                     .direct = strncmp(r->gcp->bases[r->service], "http://", 7) == 0,
+                                     .prepare = prepare,
+                                     .again = again,
+                                     .context = r};
+    return tm_web_begin(web, &request, out, e);
+}
+
+int tm_gcp_ask(struct tm_web *web, struct tm_gcp_request *r, struct tm_web_answer *out, struct tm_error *e)
+{
+    struct tm_web_call *call = NULL;
+    int rc = tm_gcp_begin(web, r, &call, e);
+    return rc == 0 ? tm_web__finish(web, call, out, e) : rc;
+}
+
+int tm_gcp_refusal(const struct tm_web_answer *answer, struct tm_gcp_refusal *out, struct tm_error *e)
+{
+    json_t *root = NULL;
+    struct tm_error own;
+    *out = (struct tm_gcp_refusal){.code = ""};
+    if (answer->body.length == 0) return 0;
+    int rc = tm_json_load("answer", tm_text_string(&answer->body), answer->body.length, &root, &own);
+    if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
+    const json_t *error = rc == 0 ? json_object_get(root, "error") : NULL;
+    const json_t *first = json_array_get(json_object_get(error, "errors"), 0);
+    const char *code = json_string_value(json_object_get(first, "reason"));
+    const char *message = json_string_value(json_object_get(error, "message"));
+    if (code == NULL) code = json_string_value(json_object_get(error, "status"));
+    if (code != NULL) (void)snprintf(out->code, sizeof out->code, "%s", code);
+    if (message != NULL) (void)snprintf(out->message, sizeof out->message, "%s", message);
+    json_decref(root);
+    return 0;
+}
+
+/* ---- URLs ---- */
+
+static void put_hex(struct tm_text *out, const unsigned char *bytes, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        tm_text_printf(out, "%02x", bytes[i]);
+}
+
+/* In the name of a service account, by a call. */
+static int sign_there(struct tm_gcp *gcp, const char *signer, const struct tm_text *text,
+                      unsigned char out[TM_GCP_SIGNATURE_MAX + 3], size_t *out_length, struct tm_error *e)
+{
+    struct tm_web *web = NULL;
+    struct tm_web_answer answer = {.status = 0};
+    struct tm_gcp_refusal why = {.code = ""};
+    char path[400];
+    unsigned char coded[4096];
+    char body[4200];
+    json_t *root = NULL;
+    if (text->length > sizeof coded / 4 * 3 - 4) return tm_error_set(e, TM_ELIMIT, "too long to be signed");
+    (void)EVP_EncodeBlock(coded, (const unsigned char *)text->data, (int)text->length);
+    (void)snprintf(path, sizeof path, "/projects/-/serviceAccounts/%.250s:signBlob", signer);
+    int length = snprintf(body, sizeof body, "{\"payload\": \"%s\"}", (const char *)coded);
+    struct tm_gcp_request request = {.gcp = gcp,
+                                     .service = TM_GCP_IAM,
+                                     .method = "POST",
+                                     .path = path,
+                                     .body = body,
+                                     .length = (size_t)length,
+                                     .deadline_ms = SIGN_MS,
+                                     .tries_max = TRIES};
+    int rc = tm_web_create(gcp->env, &web, e);
+    if (rc == 0) rc = tm_gcp_ask(web, &request, &answer, e);
+    if (rc == 0 && answer.status != 200) {
+        (void)tm_gcp_refusal(&answer, &why, NULL);
+        rc = tm_error_set(
+            e, TM_EINPUT,
+            "Google does not sign in the name of %s: %d %s; allow iam.serviceAccounts.signBlob (role Service "
+            "Account Token Creator), or use a service account's key",
+            signer, answer.status, why.message);
+    }
+    struct tm_error own;
+    if (rc == 0) rc = tm_json_load("signature", tm_text_string(&answer.body), answer.body.length, &root, &own);
+    const char *found = rc == 0 ? json_string_value(json_object_get(root, "signedBlob")) : NULL;
+    size_t size = found != NULL ? strlen(found) : 0;
+    int bytes = size > 4 && size % 4 == 0 && size / 4 * 3 <= TM_GCP_SIGNATURE_MAX
+                    ? EVP_DecodeBlock(out, (const unsigned char *)found, (int)size)
+                    : -1;
+    if (rc == 0 && bytes <= 0) rc = tm_error_set(e, TM_EIO, "Google's answer holds no signature");
+    if (rc == 0) *out_length = (size_t)bytes - (found[size - 1] == '=') - (found[size - 2] == '=');
+    json_decref(root);
+    if (answer.status != 0) tm_web_answer_deinit(&answer);
+    tm_web_destroy(web);
+    return rc;
+}
+
+static int find_signer(struct tm_gcp *gcp, const char *given, char out[256], struct tm_error *e)
+{
+    struct tm_web_answer answer;
+    if (gcp->account.kind == TM_GCP_KEY || given != NULL) {
+        (void)snprintf(out, 256, "%s", gcp->account.kind == TM_GCP_KEY ? gcp->account.email : given);
+        return 0;
+    }
+    if (gcp->account.kind == TM_GCP_USER)
+        return tm_error_set(
+            e, TM_EINPUT,
+            "VMs find the program by signed URLs, and a user's login cannot sign: name a service account, "
+            "fleet: {gcp: {service_account: NAME@PROJECT.iam.gserviceaccount.com}}, in whose name you may "
+            "(role Service Account Token Creator)");
+    int rc = ask_machine(gcp, "instance/service-accounts/default/email", &answer, e);
+    if (rc != 0) return rc;
+    const char *text = tm_text_string(&answer.body);
+    (void)snprintf(out, 256, "%.*s", (int)strcspn(text, "\r\n"), text);
+    tm_web_answer_deinit(&answer);
+    return 0;
+}
+
+/* Version 4: the path and query of the URL but for its signature, and what is signed. */
+static int put_url(struct tm_gcp *gcp, const struct tm_gcp_object *object, const char *signer, int64_t seconds,
+                   struct tm_text *target, struct tm_text *to_sign, struct tm_error *e)
+{
+    struct tm_text canonical;
+    struct tm tm;
+    char date[20];
+    char hash[TM_SHA256_HEX];
+    time_t now = (time_t)(gcp->env->now_ms(gcp->env) / 1000);
+    (void)gmtime_r(&now, &tm);
+    (void)strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &tm);
+    tm_text_printf(target, "/%s/", object->bucket);
+    tm_percent_encode(object->name, true, target);
+    size_t path = target->length;
+    tm_text_puts(target, "?X-Goog-Algorithm=GOOG4-RSA-SHA256&X-Goog-Credential=");
+    tm_percent_encode(signer, false, target);
+    tm_text_printf(target,
+                   "%%2F%.8s%%2Fauto%%2Fstorage%%2Fgoog4_request&X-Goog-Date=%s&X-Goog-Expires=%" PRId64
+                   "&X-Goog-SignedHeaders=host",
+                   date, date, seconds);
+    int rc = tm_text_status(target, e);
+    if (rc != 0) return rc;
+    tm_text_init(&canonical, 16384);
+    tm_text_printf(&canonical, "%s\n%.*s\n%s\nhost:%s\n\nhost\nUNSIGNED-PAYLOAD", object->method, (int)path,
+                   target->data, target->data + path + 1, strstr(gcp->objects, "://") + 3);
+    rc = tm_text_status(&canonical, e);
+    if (rc == 0) tm_sha256_hex(canonical.data, canonical.length, hash);
+    if (rc == 0) tm_text_printf(to_sign, "GOOG4-RSA-SHA256\n%s\n%.8s/auto/storage/goog4_request\n%s", date, date, hash);
+    tm_text_deinit(&canonical);
+    return rc == 0 ? tm_text_status(to_sign, e) : rc;
+}
+
+int tm_gcp_url(struct tm_gcp *gcp, const struct tm_gcp_object *object, const char *given, int64_t seconds,
+               struct tm_text *out, struct tm_error *e)
+{
+    struct tm_text target;
+    struct tm_text to_sign;
+    unsigned char signature[TM_GCP_SIGNATURE_MAX + 3];
+    size_t size = 0;
+    char signer[256];
+    tm_text_init(&target, 8192);
+    tm_text_init(&to_sign, 1024);
+    int rc = find_signer(gcp, given, signer, e);
+    if (rc == 0) rc = put_url(gcp, object, signer, seconds, &target, &to_sign, e);
+    if (rc == 0)
+        rc = gcp->account.kind == TM_GCP_KEY
+                 ? tm_gcp__sign(&gcp->account, to_sign.data, to_sign.length, signature, &size, e)
+                 : sign_there(gcp, signer, &to_sign, signature, &size, e);
+    if (rc == 0) {
+        tm_text_printf(out, "%s%s&X-Goog-Signature=", gcp->objects, tm_text_string(&target));
+        put_hex(out, signature, size);
+        rc = tm_text_status(out, e);
+    }
+    tm_text_deinit(&target);
+    tm_text_deinit(&to_sign);
+    return rc;
+}
+
+/* ---- the project ---- */
+
+int tm_gcp_create(struct tm_env *env, struct tm_gcp **out, struct tm_error *e)
+{
+    assert(env != NULL);
+    struct tm_gcp *gcp = tm_calloc(1, sizeof *gcp);
+    if (gcp == NULL) return tm_error_nomem(e);
+    gcp->env = env;
+    (void)pthread_mutex_init(&gcp->lock, NULL);
+    int rc = take_endpoints(gcp, e);
+    if (rc == 0) rc = find_account(gcp, e);
+    if (rc != 0) {
+        tm_gcp_destroy(gcp);
+        return rc;
+    }
+    const char *named = variable(env, "GOOGLE_CLOUD_PROJECT");
+    if (named == NULL) named = variable(env, "CLOUDSDK_CORE_PROJECT");
+    if (named == NULL && gcp->account.project[0] != '\0') named = gcp->account.project;
+    if (named != NULL)
+        (void)snprintf(gcp->project, sizeof gcp->project, "%.*s", (int)strcspn(named, "\r\n/ "), named);
+    else
+        read_configuration(gcp);
+    *out = gcp;
+    return 0;
+}
+
+void tm_gcp_destroy(struct tm_gcp *gcp)
+{
+    if (gcp == NULL) return;
+    tm_gcp__account_deinit(&gcp->account);
+    (void)pthread_mutex_destroy(&gcp->lock);
+    OPENSSL_cleanse(gcp, sizeof *gcp);
+    tm_free(gcp);
+}
