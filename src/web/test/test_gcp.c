@@ -1,0 +1,232 @@
+/* Google's credentials, in the order of its own tools; tokens; what a refusal says. tests/gcp/run has the whole way,
+ * against a fake that checks tokens and signatures with Google's own library. */
+#include "base/test/tempdir.h"
+#include "web/gcp.h"
+#include "web/gcp_account.h"
+#include "web/test/script_server.h"
+
+#include <stdlib.h>
+
+static const char *const names[] = {"GOOGLE_APPLICATION_CREDENTIALS",
+                                    "GOOGLE_CLOUD_PROJECT",
+                                    "CLOUDSDK_CORE_PROJECT",
+                                    "CLOUDSDK_CONFIG",
+                                    "CLOUDSDK_ACTIVE_CONFIG_NAME",
+                                    "GCE_METADATA_HOST",
+                                    "STORAGE_EMULATOR_HOST",
+                                    "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE",
+                                    "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"};
+
+static void forget(void)
+{
+    for (size_t i = 0; i < TM_COUNT(names); i++)
+        (void)unsetenv(names[i]);
+}
+
+#define USER(more)                                                                                                     \
+    "{\"type\": \"authorized_user\", \"client_id\": \"c\", \"client_secret\": \"hush/hush\", \"refresh_token\": "      \
+    "\"1//r\"" more "}"
+
+static void test_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *words; /* NULL: it is good */
+        const char *project;
+    } rows[] = {
+        {USER(""), NULL, ""},
+        {USER(", \"quota_project_id\": \"q\""), NULL, "q"},
+        {USER(", \"project_id\": \"p\", \"quota_project_id\": \"q\""), NULL, "p"},
+        {USER(", \"token_uri\": \"ftp://x\""), "token_uri: an address is written as https://HOST/PATH", NULL},
+        {"{\"type\": \"authorized_user\", \"client_id\": \"hush\"}", "refresh_token is missing; run `gcloud auth",
+         NULL},
+        {"{\"type\": \"service_account\", \"client_email\": \"a@b\"}", "private_key: not an RSA key in PEM", NULL},
+        {"{\"type\": \"service_account\", \"private_key\": \"hush\"}", "private_key: not an RSA key in PEM", NULL},
+        {"{\"type\": \"external_account\", \"x\": \"hush\"}", "type \"external_account\" are not supported", NULL},
+        {"hush", "f: not JSON", NULL},
+        {"", "f: not JSON", NULL}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_gcp__account account;
+        struct tm_error e = {.text = ""};
+        int rc = tm_gcp__read_account("f", rows[i].text, strlen(rows[i].text), &account, &e);
+        assert_row((rc == 0) == (rows[i].words == NULL), "row %zu: %s", i, e.text);
+        if (rc == 0) {
+            assert_row_string("project", account.project, rows[i].project);
+            tm_gcp__account_deinit(&account);
+            continue;
+        }
+        assert_int_equal(rc, -(int)TM_EINPUT);
+        assert_error_has(e, rows[i].words);
+        assert_null(strstr(e.text, "hush"));
+    }
+}
+
+static void test_configuration(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *project; /* NULL: none */
+    } rows[] = {{"[core]\nproject = tide\n", "tide"},
+                {"[compute]\nproject = other\n[core]\naccount = me\r\nproject=tide", "tide"},
+                {"[core]\nprojects = x\n", NULL},
+                {"[compute]\nproject = other\n", NULL},
+                {"project = other\n", NULL},
+                {"[core]\nproject =\n", NULL},
+                {"", NULL}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        char project[128] = "";
+        bool found = tm_gcp__read_configuration(rows[i].text, project);
+        assert_row(found == (rows[i].project != NULL), "row %zu", i);
+        if (found) assert_row_string("project", project, rows[i].project);
+    }
+}
+
+static void test_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t seconds; /* 0: refused */
+    } rows[] = {{"{\"access_token\": \"t\", \"expires_in\": 3599, \"token_type\": \"Bearer\"}", 3599},
+                {"{\"access_token\": \"t\", \"expires_in\": 0}", 0},
+                {"{\"access_token\": \"t\\r\\nX: y\", \"expires_in\": 3599}", 0},
+                {"{\"access_token\": 3, \"expires_in\": 3599}", 0},
+                {"{\"error\": \"hush\"}", 0},
+                {"[]", 0}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        char token[TM_GCP_TOKEN_MAX];
+        int64_t seconds = 0;
+        struct tm_error e = {.text = ""};
+        int rc = tm_gcp__read_token(rows[i].text, strlen(rows[i].text), token, &seconds, &e);
+        assert_row((rc == 0) == (rows[i].seconds > 0) && seconds == rows[i].seconds, "row %zu", i);
+        assert_null(strstr(e.text, "hush"));
+    }
+}
+
+#define BODY(status, body) "HTTP/1.1 " status " x\r\nMetadata-Flavor: Google\r\nConnection: close\r\n\r\n" body
+
+static void ask_once(struct tm_gcp *gcp, int wanted_status)
+{
+    struct tm_web *web = NULL;
+    struct tm_web_answer answer;
+    struct tm_gcp_request request = {.gcp = gcp,
+                                     .service = TM_GCP_COMPUTE,
+                                     .method = "GET",
+                                     .path = "/projects/p",
+                                     .deadline_ms = 20000,
+                                     .tries_max = 3};
+    request.query[request.query_count++] = (struct tm_web_pair){"filter", "labels.a=b c"};
+    assert_int_equal(tm_web_create(tm_env_real(), &web, NULL), 0);
+    assert_int_equal(tm_gcp_ask(web, &request, &answer, NULL), 0);
+    assert_int_equal(answer.status, wanted_status);
+    tm_web_answer_deinit(&answer);
+    tm_web_destroy(web);
+}
+
+/* One token for several requests, a new one when it is refused; who asks too often asks again. A login's file comes
+ * before the metadata server. */
+static void test_requests(void **state)
+{
+    (void)state;
+    static const char *const script[] = {
+        BODY("200", "{\"access_token\": \"first\", \"expires_in\": 3600}"),
+        BODY("200", "{}"),
+        BODY("401", "no"),
+        BODY("200", "{\"access_token\": \"second\", \"expires_in\": 3600}"),
+        BODY("403", "{\"error\": {\"errors\": [{\"reason\": \"rateLimitExceeded\"}]}}"),
+        BODY("200", "{}")};
+    for (int machine = 0; machine < 2; machine++) {
+        struct server server;
+        struct tm_tempdir dir;
+        struct tm_gcp *gcp = NULL;
+        struct tm_error e = {.text = ""};
+        char text[600];
+        char path[400];
+        start(&server, script, TM_COUNT(script));
+        forget();
+        tm_tempdir_make(&dir);
+        (void)setenv("CLOUDSDK_CONFIG", dir.path, 1);
+        (void)setenv("GOOGLE_CLOUD_PROJECT", "p", 1);
+        (void)snprintf(text, sizeof text, "http://%s/compute/v1/", server.address);
+        (void)setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", text, 1);
+        (void)setenv("GCE_METADATA_HOST", server.address, 1);
+        (void)snprintf(path, sizeof path, "%.300s/application_default_credentials.json", dir.path);
+        (void)snprintf(text, sizeof text, USER(", \"token_uri\": \"http://%s/token\""), server.address);
+        if (machine == 0) assert_int_equal(tm_env_real()->file_write(tm_env_real(), path, text, strlen(text), NULL), 0);
+        assert_row(tm_gcp_create(tm_env_real(), &gcp, &e) == 0, "%s", e.text);
+        ask_once(gcp, 200);
+        ask_once(gcp, 200); /* 401 first, then too often */
+        tm_gcp_destroy(gcp);
+        stop(&server);
+        forget();
+        tm_tempdir_remove(&dir);
+        assert_int_equal((int)server.served, 6);
+        if (machine == 0) {
+            assert_non_null(strstr(server.seen[0], "POST /token HTTP"));
+            assert_non_null(strstr(server.seen[0], "client_secret=hush%2Fhush&refresh_token=1%2F%2Fr"));
+        } else {
+            assert_non_null(
+                strstr(server.seen[0], "GET /computeMetadata/v1/instance/service-accounts/default/token HTTP"));
+            assert_non_null(strstr(server.seen[0], "Metadata-Flavor: Google"));
+        }
+        assert_non_null(strstr(server.seen[1], "GET /compute/v1/projects/p?filter=labels.a%3Db%20c HTTP"));
+        assert_non_null(strstr(server.seen[1], "authorization: Bearer first"));
+        assert_non_null(strstr(server.seen[2], "authorization: Bearer first"));
+        assert_non_null(strstr(server.seen[4], "authorization: Bearer second"));
+        assert_non_null(strstr(server.seen[5], "authorization: Bearer second"));
+    }
+}
+
+static void test_settings(void **state)
+{
+    (void)state;
+    struct tm_gcp *gcp = NULL;
+    struct tm_error e = {.text = ""};
+    const char *project = NULL;
+    forget();
+    (void)setenv("CLOUDSDK_CONFIG", "/nowhere", 1);
+    (void)setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json", 1);
+    assert_int_equal(tm_gcp_create(tm_env_real(), &gcp, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "GOOGLE_APPLICATION_CREDENTIALS");
+    (void)unsetenv("GOOGLE_APPLICATION_CREDENTIALS");
+    (void)setenv("STORAGE_EMULATOR_HOST", "ftp://x", 1);
+    assert_int_equal(tm_gcp_create(tm_env_real(), &gcp, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "STORAGE_EMULATOR_HOST: an endpoint is written as https://HOST");
+    (void)setenv("STORAGE_EMULATOR_HOST", "localhost:1", 1);
+    (void)setenv("GCE_METADATA_HOST", "127.0.0.1:1", 1);
+    assert_int_equal(tm_gcp_create(tm_env_real(), &gcp, &e), 0);
+    assert_int_equal(tm_gcp_project(gcp, &project, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "set GOOGLE_APPLICATION_CREDENTIALS to a service account's key, or run `gcloud auth");
+    tm_gcp_destroy(gcp);
+    (void)setenv("CLOUDSDK_CORE_PROJECT", "tide", 1);
+    assert_int_equal(tm_gcp_create(tm_env_real(), &gcp, &e), 0);
+    assert_int_equal(tm_gcp_project(gcp, &project, &e), 0);
+    assert_string_equal(project, "tide");
+    tm_gcp_destroy(gcp);
+    forget();
+}
+
+static void create_once(int *rc)
+{
+    struct tm_gcp *gcp = NULL;
+    struct tm_gcp__account account;
+    *rc = tm_gcp_create(tm_env_real(), &gcp, NULL);
+    tm_gcp_destroy(*rc == 0 ? gcp : NULL);
+    if (*rc != 0) return;
+    *rc = tm_gcp__read_account("f", USER(""), strlen(USER("")), &account, NULL);
+    if (*rc == 0) tm_gcp__account_deinit(&account);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    forget();
+    (void)setenv("CLOUDSDK_CONFIG", "/nowhere", 1);
+    TM_FAIL_EACH_ALLOC(create_once(&rc));
+    forget();
+}
+
+TM_TEST_MAIN(TM_TEST(test_files), TM_TEST(test_configuration), TM_TEST(test_tokens), TM_TEST(test_requests),
+             TM_TEST(test_settings), TM_TEST(test_no_memory))
