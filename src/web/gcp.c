@@ -82,6 +82,11 @@ static int take_endpoints(struct tm_gcp *gcp, struct tm_error *e)
     return rc;
 }
 
+const char *tm_gcp_base(const struct tm_gcp *gcp, enum tm_gcp_service service)
+{
+    return gcp->bases[service];
+}
+
 /* ---- who we are ---- */
 
 static int read_credentials(struct tm_gcp *gcp, const char *path, struct tm_error *e)

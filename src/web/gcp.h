@@ -37,6 +37,9 @@ enum tm_gcp_service {
     TM_GCP_SERVICES
 };
 
+/* Where it is, without a slash at the end. Borrowed. */
+const char *tm_gcp_base(const struct tm_gcp *gcp, enum tm_gcp_service service);
+
 /* One request; the caller's, and as it is until the call has ended. */
 struct tm_gcp_request {
     struct tm_gcp *gcp;
