@@ -40,7 +40,8 @@ const struct tm_option tm_run_command_options[] = {
      .value = "NAME",
      .help = "where the instances come from: local (processes on this machine that follow a trace), hosts (machines of "
              "yours, over ssh), slurm (one-node jobs in its partitions), kubernetes (pods), aws (VMs of EC2), "
-             "skypilot (clusters that it rents) or join (machines that join by a ticket: tidemill ticket)",
+             "gcp (VMs of Compute Engine), skypilot (clusters that it rents) or join (machines that join by a ticket: "
+             "tidemill ticket)",
      .choices = tm_job_cloud_names},
     {.name = "hosts",
      .value = "FILE",

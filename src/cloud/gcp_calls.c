@@ -363,7 +363,7 @@ int tm_gcp__make_insert(struct tm_gcp__cloud *c, size_t slot, struct tm_error *e
     const char *place = c->shared.pools[c->shared.vms.instances[at].pool].zone;
     tm_text_init(&s->body, BODY_MAX);
     tm_text_init(&s->script, SCRIPT_MAX);
-    s->zones_left = 0;
+    s->zones_left = tm_gcp__is_zone(place) || c->zone_count == 0 ? 0 : count_zones(c, place) - 1;
     if (c->shared.vms.vms[at].kept) {
         int rc = read_again(c, slot, e);
         if (rc == 0) fill_insert(c, slot);
@@ -372,9 +372,8 @@ int tm_gcp__make_insert(struct tm_gcp__cloud *c, size_t slot, struct tm_error *e
     tm_vm_cloud__name(&c->shared, at);
     if (tm_gcp__is_zone(place)) {
         (void)snprintf(s->zone, sizeof s->zone, "%s", place);
-    } else {
-        if (!next_zone(c, place, s)) return tm_error_set(e, TM_EINPUT, "region %s has no zones", place);
-        s->zones_left = count_zones(c, place) - 1;
+    } else if (!next_zone(c, place, s)) {
+        return tm_error_set(e, TM_EINPUT, "region %s has no zones", place);
     }
     int rc = print_script(c, slot, e);
     if (rc == 0) print_body(c, slot);
@@ -390,8 +389,9 @@ int tm_gcp__make_elsewhere(struct tm_gcp__cloud *c, size_t slot, bool *out_more,
     *out_more = false;
     if (s->zones_left == 0 || !next_zone(c, place, s)) return 0;
     s->zones_left--;
-    print_body(c, slot);
-    int rc = write_down(c, slot, e);
+    int rc = s->script.length == 0 ? print_script(c, slot, e) : 0; /* it was asked for by an earlier program */
+    if (rc == 0) print_body(c, slot);
+    if (rc == 0) rc = write_down(c, slot, e);
     if (rc != 0) return rc;
     fill_insert(c, slot);
     *out_more = true;

@@ -308,6 +308,7 @@ int tm_gcp_cloud_create(struct tm_env *env, const struct tm_gcp_options *options
         return tm_error_nomem(e);
     }
     int rc = tm_vm_cloud__init(&c->shared, env, &driver, &options->common, e);
+    c->shared.vms.unpriced = true;
     find_region(c);
     if (rc == 0) rc = tm_gcp_create(env, &c->gcp, e);
     if (rc == 0) rc = tm_gcp__prepare(c, e);

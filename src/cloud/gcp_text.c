@@ -81,8 +81,7 @@ const struct tm_vm__rules tm_gcp__rules = {.cloud = "Google Cloud",
                                            .advice = tm_gcp__advice,
                                            .minimum_s = 60,
                                            .free_s = 60,
-                                           .believe_ms = 60000,
-                                           .fixed_prices = true};
+                                           .believe_ms = 60000};
 
 /* ---- words ---- */
 

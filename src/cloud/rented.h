@@ -9,6 +9,7 @@
 #define TM_RENTED_TAG "tidemill:job"
 
 struct tm_rented {
+    const char *cloud; /* whoever finds it for people says: "aws" */
     char id[96];
     char region[40];
     char type[48];
@@ -31,6 +32,10 @@ int tm_rented_find_aws(struct tm_env *env, const struct tm_catalog *catalog, str
                        struct tm_error *e);
 /* Ends them; one that is gone already is no error. `out_ended`: how many the cloud has taken back. */
 int tm_rented_end_aws(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e);
+/* The same of a Google Cloud project, in every zone: also those that are stopped, whose disks still cost. */
+int tm_rented_find_gcp(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
+                       struct tm_error *e);
+int tm_rented_end_gcp(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e);
 void tm_rented_list_deinit(struct tm_rented_list *list);
 
 #endif

@@ -7,8 +7,8 @@
 
 /* In the order of tm_job_cloud_names. */
 static const struct tm_provider *const providers[] = {
-    &tm_provider__local, &tm_provider__hosts, &tm_provider__slurm,    &tm_provider__kubernetes,
-    &tm_provider__aws,   &tm_provider__azure, &tm_provider__skypilot, &tm_provider__join};
+    &tm_provider__local, &tm_provider__hosts, &tm_provider__slurm,    &tm_provider__kubernetes, &tm_provider__aws,
+    &tm_provider__azure, &tm_provider__gcp,   &tm_provider__skypilot, &tm_provider__join};
 
 enum { COUNT = sizeof providers / sizeof *providers };
 

@@ -86,6 +86,7 @@ extern const struct tm_provider tm_provider__slurm;      /* provider_slurm.c */
 extern const struct tm_provider tm_provider__kubernetes; /* provider_kubernetes.c */
 extern const struct tm_provider tm_provider__aws;        /* provider_aws.c */
 extern const struct tm_provider tm_provider__azure;      /* provider_azure.c */
+extern const struct tm_provider tm_provider__gcp;        /* provider_gcp.c */
 extern const struct tm_provider tm_provider__skypilot;   /* provider_skypilot.c */
 extern const struct tm_provider tm_provider__join;       /* provider_join.c */
 

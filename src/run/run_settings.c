@@ -455,12 +455,27 @@ static void print_aws(struct tm_jsonout *json, const struct tm_job_aws *aws)
     tm_jsonout_end(json);
 }
 
+static void print_gcp(struct tm_jsonout *json, const struct tm_job_gcp *gcp)
+{
+    tm_jsonout_object(json, "gcp");
+    put_text(json, "image", gcp->image);
+    put_text(json, "network", gcp->network);
+    put_text(json, "subnetwork", gcp->subnetwork);
+    put_text(json, "service_account", gcp->service_account);
+    if (gcp->disk > 0) tm_jsonout_integer(json, "disk", gcp->disk);
+    if (gcp->silence_ms > 0) put_ms(json, "silence", gcp->silence_ms);
+    if (gcp->life_ms > 0) put_ms(json, "life", gcp->life_ms);
+    if (gcp->start_ms > 0) put_ms(json, "start", gcp->start_ms);
+    tm_jsonout_end(json);
+}
+
 static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *fleet)
 {
     tm_jsonout_object(json, "fleet");
     print_hosts(json, &fleet->hosts);
     print_pods(json, &fleet->pods);
     if (memcmp(&fleet->aws, &(struct tm_job_aws){0}, sizeof fleet->aws) != 0) print_aws(json, &fleet->aws);
+    if (memcmp(&fleet->gcp, &(struct tm_job_gcp){0}, sizeof fleet->gcp) != 0) print_gcp(json, &fleet->gcp);
     print_pools(json, fleet);
     if (tm_job_fleet_is_drawn(fleet)) print_losses(json, &fleet->losses);
     put_text(json, "trace", fleet->trace);

@@ -51,8 +51,8 @@ static const struct tm_field resource_fields[] = {
 
 const char *const tm_job_engine_names[] = {"gpt", "paced", "command", NULL};
 static const char *const engine_choices[] = {"gpt", "paced", NULL};
-const char *const tm_job_cloud_names[] = {"local", "hosts",    "slurm", "kubernetes", "aws",
-                                          "azure", "skypilot", "join",  NULL};
+const char *const tm_job_cloud_names[] = {"local", "hosts", "slurm",    "kubernetes", "aws",
+                                          "azure", "gcp",   "skypilot", "join",       NULL};
 
 /* `envs` and `quotas`, which are maps of the user's own names, are not in it. */
 static const struct tm_field job_fields[] = {
@@ -227,7 +227,8 @@ static const struct tm_field job_fields[] = {
      .choices = tm_job_cloud_names,
      .doc = "where a run gets its instances: local (processes of this machine that follow a trace), "
             "hosts (machines of yours, over ssh), slurm (one-node jobs in its partitions), kubernetes (pods), "
-            "aws (VMs of EC2), azure (VMs of Azure), skypilot (clusters that it rents), or join (machines that join by "
+            "aws (VMs of EC2), azure (VMs of Azure), gcp (VMs of Compute Engine), skypilot (clusters that it rents), "
+            "or join (machines that join by "
             "a ticket)"},
     {.key = "policy",
      .type = TM_FIELD_STRING,

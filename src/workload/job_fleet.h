@@ -95,6 +95,18 @@ struct tm_job_azure {
     int64_t start_ms;
 };
 
+/* Of cloud gcp: what all its VMs have in common. */
+struct tm_job_gcp {
+    const char *image;           /* NULL: Google's newest for PyTorch on GPUs */
+    const char *network;         /* NULL: default */
+    const char *subnetwork;      /* NULL: the network's, of the region */
+    const char *service_account; /* NULL: VMs have none */
+    int64_t disk;                /* as of tm_job_aws, and so on */
+    int64_t silence_ms;
+    int64_t life_ms;
+    int64_t start_ms;
+};
+
 /* Where a run gets its instances. */
 struct tm_job_fleet {
     struct tm_maps pools;        /* struct tm_job_pool */
@@ -102,6 +114,7 @@ struct tm_job_fleet {
     struct tm_job_pods pods;     /* of cloud kubernetes */
     struct tm_job_aws aws;       /* of cloud aws */
     struct tm_job_azure azure;   /* of cloud azure */
+    struct tm_job_gcp gcp;       /* of cloud gcp */
     struct tm_job_losses losses; /* where there is no trace */
     const char *trace;           /* a file, or a published hour's name */
     int64_t from_ms;             /* of the trace */

@@ -10,6 +10,7 @@ Writes FOLDER/cloud.env when it is ready, as `export` lines, with FOLDER/key.jso
     the next N requests whose "METHOD PATH?QUERY" holds TEXT are answered so, cut off, or carried out and not answered
   - POST /tidemill/refuse {"zone": Z, "code": C, "times": N}: the next N inserts there end in an operation with this error
   - POST /tidemill/lose {"address": A}: the machine of this instance has failed; /tidemill/preempt {"address": A}: it is preempted
+  - POST /tidemill/calm: nothing that was planted happens any more
   - POST /tidemill/expire: no token that was given is good any more
   - GET /tidemill/alive, /tidemill/calls, /tidemill/keys/PREFIX, /tidemill/instances
   - with --hypervisor instances boot: GET /tidemill/vms, POST /tidemill/notice {"seconds": S}, POST /tidemill/crash
@@ -239,11 +240,13 @@ def passes(text, item):
     return True
 
 
-def paged(items, q):
-    first = int(q.get("pageToken", 0))
-    most = min(int(q.get("maxResults", 500)), 500)
-    more = {"nextPageToken": str(first + most)} if first + most < len(items) else {}
-    return items[first:first + most], more
+def paged(items, q, most, name):
+    """A page of what is sorted by name; its token is the last name before the next."""
+    after = base64.b64decode(q.get("pageToken", "")).decode()
+    left = [i for i in items if name(i) > after]
+    most = min(int(q.get("maxResults", most)), most)
+    more = {"nextPageToken": base64.b64encode(name(left[most - 1]).encode()).decode()} if most < len(left) else {}
+    return left[:most], more
 
 
 def listed(kind, zone, q):
@@ -251,7 +254,7 @@ def listed(kind, zone, q):
         store = {"instances": [i.shown() for k, i in sorted(instances.items()) if zone in (None, k[0])],
                  "operations": [dict(o) for k, o in sorted(operations.items()) if zone in (None, k[0])]}[kind]
     found = [i for i in store if passes(q.get("filter"), i)]
-    page, more = paged(found, q)
+    page, more = paged(found, q, 500, lambda i: i["selfLink"])
     out = {"kind": f"compute#{kind}List", "id": f"projects/{PROJECT}/{kind}", "selfLink": url, **more}
     if zone:
         return dict(out, items=page)
@@ -367,7 +370,7 @@ def list_objects(bucket, q):
     if delimiter:
         cut = {n: n[:n.index(delimiter, len(prefix)) + 1] for n in names if delimiter in n[len(prefix):]}
         folders, names = sorted(set(cut.values())), [n for n in names if n not in cut]
-    page, more = paged(names, dict(q, maxResults=min(int(q.get("maxResults", 1000)), 100)))
+    page, more = paged(names, q, 100, lambda n: n)
     return {"kind": "storage#objects", "items": [shown_object(bucket, n) for n in page], "prefixes": folders, **more}
 
 
@@ -512,6 +515,10 @@ def control(path, body):
     elif path == "/tidemill/refuse":
         with lock:
             refusals.append(dict({"times": 1}, **order))
+    elif path == "/tidemill/calm":
+        with lock:
+            faults.clear()
+            refusals.clear()
     elif path == "/tidemill/expire":
         tokens.clear()
     elif path in ("/tidemill/lose", "/tidemill/preempt"):
@@ -639,6 +646,12 @@ class Handler(BaseHTTPRequestHandler):
         except Exception as e:  # a test must see it
             print("fake:", self.command, self.path, repr(e), flush=True)
             self.answer(500, b"{}")
+
+    def handle(self):
+        try:
+            super().handle()
+        except ConnectionResetError:  # who asked has died
+            pass
 
     do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_PATCH = serve
 

@@ -1,0 +1,30 @@
+/* Accounts of clouds that VMs are rented from: a row for each, for the commands that look at what was rented and at
+ * what works. */
+#ifndef TM_CLI_CLOUD_ACCOUNTS_H
+#define TM_CLI_CLOUD_ACCOUNTS_H
+
+#include "cloud/aws_check.h"
+#include "cloud/rented.h"
+
+struct tm_cloud_kind {
+    const char *name;   /* "aws" */
+    const char *people; /* "AWS" */
+    int (*find)(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out, struct tm_error *e);
+    int (*end)(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e);
+    int (*check)(struct tm_env *env, const char *image, struct tm_aws_checks *out, struct tm_error *e);
+    const char *(*policy)(void);
+    /* Its own tools' settings that say that the user has an account: variables, and files below the home folder. */
+    const char *variables[6];
+    const char *files[3];
+};
+
+extern const char *const tm_cloud_kind_names[]; /* for options and completions; ends with NULL */
+
+/* By place in the table; NULL: there are no more. */
+const struct tm_cloud_kind *tm_cloud_kind_at(size_t index);
+/* -TM_EUSAGE: there is none of this name. */
+int tm_cloud_kind_find(const char *name, const struct tm_cloud_kind **out, struct tm_error *e);
+/* Is it set up on this machine? */
+bool tm_cloud_kind_is_set(struct tm_env *env, const struct tm_cloud_kind *kind);
+
+#endif

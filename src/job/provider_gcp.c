@@ -1,0 +1,54 @@
+/* Google Cloud as a provider: VMs of Compute Engine that join by tickets (cloud/gcp_cloud.h). */
+#include "cloud/gcp_cloud.h"
+#include "job/provider_vms.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The region of "us-central1-a", or of a region. */
+static void region_of(const char *place, char out[64])
+{
+    size_t length = strlen(place);
+    if (length > 2 && place[length - 2] == '-') length -= 2;
+    (void)snprintf(out, 64, "%.*s", (int)(length < 63 ? length : 63), place);
+}
+
+static const struct tm_provider__vm_kind kind = {
+    .cloud = "gcp", .scheme = "gs", .type = "g2-standard-4", .region_of = region_of};
+
+static int settle_gcp(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e)
+{
+    (void)env;
+    return tm_provider_vms__settle(&kind, settings, place, e);
+}
+
+static int check_gcp(const struct tm_run_settings *settings, const char *place, struct tm_error *e)
+{
+    return tm_provider_vms__check(&kind, settings, place, e);
+}
+
+static int open_gcp(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
+                    struct tm_error *e)
+{
+    const struct tm_job_gcp *said = &request->settings->job.fleet.gcp;
+    const struct tm_provider__vm_times times = {said->silence_ms, said->life_ms, said->start_ms};
+    struct tm_provider__vms *vms = NULL;
+    int rc = tm_provider_vms__fill(&kind, env, request, &times, &vms, e);
+    if (rc != 0) return rc;
+    struct tm_gcp_options options = {.common = vms->options,
+                                     .region = vms->region[0] != '\0' ? vms->region : NULL,
+                                     .image = said->image,
+                                     .network = said->network,
+                                     .subnetwork = said->subnetwork,
+                                     .service_account = said->service_account,
+                                     .disk_gb = (said->disk + 999999999) / 1000000000};
+    return tm_gcp_cloud_create(env, &options, out, e);
+}
+
+const struct tm_provider tm_provider__gcp = {.name = "gcp",
+                                             .about = "instances are VMs of Google Cloud, rented on demand and spot",
+                                             .instances_max = TM_GCP_INSTANCES_MAX,
+                                             .joins = true,
+                                             .settle = settle_gcp,
+                                             .check = check_gcp,
+                                             .open = open_gcp};
