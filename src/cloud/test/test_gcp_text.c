@@ -1,0 +1,133 @@
+/* What Compute Engine says, read; and what a renter does when it refuses. */
+#include "base/test/harness.h"
+#include "cloud/gcp_text.h"
+
+#include <string.h>
+
+static void test_remedies(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *code;
+        enum tm_vm__remedy remedy;
+    } rows[] = {{"ZONE_RESOURCE_POOL_EXHAUSTED", TM_VM_ELSEWHERE},
+                {"ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", TM_VM_ELSEWHERE},
+                {"UNSUPPORTED_OPERATION", TM_VM_ELSEWHERE},
+                {"insufficientCapacity", TM_VM_ELSEWHERE},
+                {"VM_MIN_COUNT_NOT_REACHED", TM_VM_ELSEWHERE},
+                {"QUOTA_EXCEEDED", TM_VM_QUOTA},
+                {"quotaExceeded", TM_VM_QUOTA},
+                {"RESOURCE_OPERATION_RATE_EXCEEDED", TM_VM_AGAIN},
+                {"rateLimitExceeded", TM_VM_AGAIN},
+                {"", TM_VM_AGAIN},
+                {"alreadyExists", TM_VM_LOOK},
+                {"forbidden", TM_VM_STOP},
+                {"SomethingNew", TM_VM_STOP}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++)
+        assert_row(tm_gcp__remedy_of(rows[i].code) == rows[i].remedy, "%s", rows[i].code);
+    assert_non_null(strstr(tm_gcp__advice("forbidden"), "--emit policy"));
+    assert_non_null(strstr(tm_gcp__advice("QUOTA_EXCEEDED"), "GPUS_ALL_REGIONS"));
+}
+
+static void test_words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type;
+        const char *machine;
+        const char *accelerator;
+        int count;
+    } machines[] = {{"g2-standard-4", "g2-standard-4", "", 0},
+                    {"n1-standard-8+1xV100", "n1-standard-8", "nvidia-tesla-v100", 1},
+                    {"n1-standard-16+2xT4", "n1-standard-16", "nvidia-tesla-t4", 2},
+                    {"n1-standard-16+1xL4", "n1-standard-16", "nvidia-l4", 1},
+                    {"n1-standard-16+manyxT4", "n1-standard-16", "", 0}};
+    for (size_t i = 0; i < TM_COUNT(machines); i++) {
+        struct tm_gcp__machine machine;
+        tm_gcp__machine(machines[i].type, &machine);
+        assert_row_string(machines[i].type, machine.type, machines[i].machine);
+        assert_row_string(machines[i].type, machine.accelerator, machines[i].accelerator);
+        assert_int_equal(machine.count, machines[i].count);
+    }
+    char text[64];
+    char name[64];
+    tm_gcp__label("High Tide: 2026-11-17T10:00:00Z_x", text);
+    assert_string_equal(text, "high-tide--2026-11-17t10-00-00z_x");
+    assert_true(tm_gcp__is_zone("us-central1-a") && !tm_gcp__is_zone("us-central1") && !tm_gcp__is_zone(""));
+    tm_gcp__region("europe-west4-c", text);
+    assert_string_equal(text, "europe-west4");
+    tm_gcp__region("europe-west4", text);
+    assert_string_equal(text, "europe-west4");
+    assert_true(tm_gcp__split("us-central1-a/tm-1", text, name));
+    assert_string_equal(name, "tm-1");
+    assert_false(tm_gcp__split("tm-1", text, name) || tm_gcp__split("/a", text, name) ||
+                 tm_gcp__split("a/b/c", text, name));
+}
+
+static json_t *load(const char *text)
+{
+    json_t *root = NULL;
+    struct tm_error e = {.text = ""};
+    assert_row(tm_json_load("test", text, strlen(text), &root, &e) == 0, "%s", e.text);
+    return root;
+}
+
+static void test_vms(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *status;
+        enum tm_vm__phase phase;
+    } rows[] = {{"PROVISIONING", TM_VM_RUNS}, {"STAGING", TM_VM_RUNS},       {"RUNNING", TM_VM_RUNS},
+                {"STOPPING", TM_VM_RUNS},     {"TERMINATED", TM_VM_STOPPED}, {"SUSPENDED", TM_VM_STOPPED}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        char text[600];
+        struct tm_vm__row row;
+        (void)snprintf(
+            text, sizeof text,
+            "{\"name\": \"tm-1\", \"zone\": \"https://g/projects/p/zones/us-central1-b\", \"status\": \"%s\", "
+            "\"machineType\": \"https://g/machineTypes/g2-standard-4\", \"creationTimestamp\": "
+            "\"1970-01-01T00:00:02.000-00:00\", \"labels\": {\"tidemill-pool\": \"3\"}, \"networkInterfaces\": "
+            "[{\"networkIP\": \"10.0.0.9\"}]}",
+            rows[i].status);
+        json_t *root = load(text);
+        assert_true(tm_gcp__read_vm(root, &row));
+        assert_row(row.phase == rows[i].phase, "%s", rows[i].status);
+        assert_string_equal(row.id, "us-central1-b/tm-1");
+        assert_string_equal(row.token, "tm-1");
+        assert_string_equal(row.type, "g2-standard-4");
+        assert_string_equal(row.address, "10.0.0.9");
+        assert_true(row.pool == 3 && row.launched_ms == 2000);
+        json_decref(root);
+    }
+    struct tm_vm__row row;
+    json_t *root = load("{\"name\": \"tm-1\"}");
+    assert_false(tm_gcp__read_vm(root, &row));
+    json_decref(root);
+}
+
+static void test_operations(void **state)
+{
+    (void)state;
+    struct tm_gcp__operation op;
+    json_t *root =
+        load("{\"name\": \"operation-1\", \"operationType\": \"compute.instances.preempted\", \"status\": \"DONE\", "
+             "\"targetLink\": \"https://g/projects/p/zones/us-central1-b/instances/tm-1\"}");
+    assert_true(tm_gcp__read_operation(root, &op) && op.done && op.code[0] == '\0');
+    assert_string_equal(op.target, "us-central1-b/tm-1");
+    json_decref(root);
+    root = load(
+        "{\"name\": \"o\", \"status\": \"DONE\", \"error\": {\"errors\": [{\"code\": \"QUOTA_EXCEEDED\", \"message\": "
+        "\"Quota 'GPUS_ALL_REGIONS' exceeded\"}]}}");
+    assert_true(tm_gcp__read_operation(root, &op) && op.done);
+    assert_string_equal(op.code, "QUOTA_EXCEEDED");
+    json_decref(root);
+    root = load("{\"name\": \"o\", \"status\": \"DONE\", \"error\": {}}"); /* an error without words is one, too */
+    assert_true(tm_gcp__read_operation(root, &op) && op.code[0] != '\0');
+    json_decref(root);
+    root = load("{\"name\": \"o/../x\", \"status\": \"RUNNING\"}");
+    assert_false(tm_gcp__read_operation(root, &op));
+    json_decref(root);
+}
+
+TM_TEST_MAIN(TM_TEST(test_remedies), TM_TEST(test_words), TM_TEST(test_vms), TM_TEST(test_operations))
