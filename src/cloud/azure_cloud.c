@@ -161,6 +161,7 @@ static int take_made(struct tm_azure__cloud *c, size_t slot, const struct reply 
     char run[32];
     if (reply->status == 0 || reply->status >= 300) return refuse(c, at, reply, e);
     if (ask->stage != TM_AZURE_VM) {
+        tm_azure__read_address(reply->root, ask->address);
         ask->stage = ask->stage == TM_AZURE_ADDRESS ? TM_AZURE_NIC : TM_AZURE_VM;
         int rc = begin_make(c, slot, out, &own);
         if (rc != 0) {
@@ -171,6 +172,7 @@ static int take_made(struct tm_azure__cloud *c, size_t slot, const struct reply 
     }
     if (!tm_azure__read_vm(reply->root, &row, run)) row = (struct tm_vm__row){.pool = -1};
     (void)snprintf(row.id, sizeof row.id, "%s", c->base.vms.vms[at].token);
+    (void)snprintf(row.address, sizeof row.address, "%s", ask->address);
     row.launched_ms = 0;
     tm_vms__rented(&c->base.vms, at, &row, now_of(c));
     int rc = keep_operation(c, at, operation, e);
@@ -305,7 +307,10 @@ static int take_item(struct tm_azure__cloud *c, enum tm_azure__stage stage, cons
         if (known != NULL && stopped && known->phase == TM_VM_RUNS) known->phase = TM_VM_STOPPED;
         return 0;
     }
-    return tm_azure__read_part(item, endings[stage], name) ? take_part(c, name, e) : 0;
+    if (!tm_azure__read_part(item, endings[stage], name)) return 0;
+    struct tm_vm__row *known = row_of(c, name);
+    if (known != NULL && stage == TM_AZURE_NIC) tm_azure__read_address(item, known->address);
+    return take_part(c, name, e);
 }
 
 /* The next VM that should be there, and that no list named. */

@@ -31,6 +31,7 @@ struct tm_azure__ask {
     size_t at; /* TM_AZURE_CONFIRM: the VM; TM_VM_PRICES: the pool */
     struct tm_arm_request arm;
     struct tm_text body;
+    char address[64]; /* TM_VM_RUN: of the interface */
     struct tm_azure_request object;
     char key[TM_AZURE_KEY_MAX];
 };

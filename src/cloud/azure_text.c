@@ -174,6 +174,12 @@ bool tm_azure__read_part(const json_t *item, const char *ending, char vm[TM_VM_I
     return strncmp(vm, "tm-", 3) == 0;
 }
 
+void tm_azure__read_address(const json_t *nic, char out[64])
+{
+    const json_t *all = json_object_get(json_object_get(nic, "properties"), "ipConfigurations");
+    copy(out, 64, text_of(json_object_get(json_array_get(all, 0), "properties"), "privateIPAddress"));
+}
+
 int tm_azure__read_page(const json_t *root, const json_t **out_items, const char **out_next, struct tm_error *e)
 {
     *out_items = json_object_get(root, "value");

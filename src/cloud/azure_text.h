@@ -22,6 +22,8 @@ bool tm_azure__read_power(const json_t *item, char name[TM_VM_ID_MAX], bool *out
 /* The VM that an interface, a disk or an address was made for: its name without the ending ("-nic"). False: it is
  * none of ours. */
 bool tm_azure__read_part(const json_t *item, const char *ending, char vm[TM_VM_ID_MAX]);
+/* The private address of an interface; "": it has none. */
+void tm_azure__read_address(const json_t *nic, char out[64]);
 /* A list's page: its items (borrowed from root), and where the next is ("": nowhere). -TM_EINPUT: it is no list. */
 int tm_azure__read_page(const json_t *root, const json_t **out_items, const char **out_next, struct tm_error *e);
 

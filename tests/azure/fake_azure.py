@@ -1,0 +1,354 @@
+"""A fake of Azure for tests: its Resource Manager (VMs, interfaces, disks, addresses, networks, groups, operations), its tokens,
+and its retail prices. tests/azure/prove.py drives it with Microsoft's own clients.
+
+Use: fake_azure.py FOLDER [--host H] [--azurite PROGRAM] [--hypervisor]
+Writes FOLDER/azure.env, and ends with its standard input. A test orders at /tidemill/...: fail, vms, alive, lose, notice, left.
+"""
+import argparse, base64, json, os, re, secrets, subprocess, sys, threading, time, uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+parser = argparse.ArgumentParser()
+parser.add_argument("folder")
+parser.add_argument("--host", default="127.0.0.1")
+parser.add_argument("--azurite")
+parser.add_argument("--hypervisor", action="store_true")
+args = parser.parse_args()
+SUBSCRIPTION, TENANT, CLIENT, SECRET = "5ab", "ten", "app", secrets.token_hex(8)
+PAGE, DELAY_S = 2, 0.3
+lock = threading.RLock()
+resources, operations, tokens, faults, asked = {}, {}, {}, [], []
+hypervisor = None
+
+
+class Refused(Exception):
+    def __init__(self, status, code, message, headers=()):
+        super().__init__(code)
+        self.status, self.body, self.headers = status, {"error": {"code": code, "message": message}}, headers
+
+
+def new_token(seconds=3600):
+    token = secrets.token_urlsafe(24)
+    tokens[token] = time.time() + seconds
+    return token
+
+
+def kind_of(path):
+    return path.lower().split("/providers/")[-1].rsplit("/", 1)[0]
+
+
+def all_of(kind, group=None):
+    return [r for k, r in resources.items() if kind_of(k) == kind.lower() and (not group or f"/resourcegroups/{group.lower()}/" in k)]
+
+
+class Instance:
+    """A VM as a machine boots it."""
+
+    def __init__(self, vm):
+        self.vm, self.id, self.name = vm, vm["id"].lower() + vm["properties"]["vmId"], vm["name"]
+        self.spot = vm["properties"].get("priority") == "Spot"
+        self.data = base64.b64decode(vm["_data"]).decode()
+        nic = resources[vm["properties"]["networkProfile"]["networkInterfaces"][0]["id"].lower()]
+        self.address = nic["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"]
+
+    def running(self):
+        return resources.get(self.vm["id"].lower()) is self.vm and self.vm["properties"]["provisioningState"] in (
+            "Creating", "Succeeded") and not self.vm["_stopped"]
+
+
+addresses = iter(f"10.{a}.{b}.{c}" for a in range(1, 255) for b in range(256) for c in range(2, 255))
+
+
+def put(path, body, headers):
+    kind, key, name = kind_of(path), path.lower(), path.rsplit("/", 1)[1]
+    old = resources.get(key)
+    if kind.startswith("/subscriptions"):  # a resource group
+        resources[key] = made = {"id": path, "name": name, "location": body["location"],
+                                 "properties": {"provisioningState": "Succeeded"}}
+        return (200 if old else 201), made
+    group = re.match("(/subscriptions/[^/]+/resourcegroups/[^/]+)/", key).group(1)
+    if group not in resources:
+        raise Refused(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
+    if "location" not in body:
+        raise Refused(400, "LocationRequired", "The location property is required for this definition.")
+    made = {"id": path, "name": name, "type": kind, **{k: body[k] for k in ("location", "tags", "zones", "sku", "identity") if k in body},
+            "properties": json.loads(json.dumps(body["properties"]))}
+    p = made["properties"]
+    p["provisioningState"] = "Succeeded"
+    if kind == "microsoft.network/networkinterfaces":
+        for one in p["ipConfigurations"]:
+            if "id" not in one["properties"].get("subnet", {}):
+                raise Refused(400, "InvalidRequestFormat", "no subnet")
+            before = old and old["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"]
+            one["properties"]["privateIPAddress"] = before or next(addresses)
+            public = one["properties"].get("publicIPAddress")
+            if public and public["id"].lower() not in resources:
+                raise Refused(400, "InvalidResourceReference", "no such address")
+        if old and "virtualMachine" in old["properties"]:
+            p["virtualMachine"] = old["properties"]["virtualMachine"]
+    if kind == "microsoft.compute/virtualmachines":
+        return put_vm(key, made, old, headers)
+    resources[key] = made
+    return (200 if old else 201), made
+
+
+def put_vm(key, made, old, headers):
+    p = made["properties"]
+    data = p["osProfile"].pop("customData", "")
+    if not p["osProfile"]["linuxConfiguration"]["ssh"]["publicKeys"][0]["keyData"].startswith("ssh-rsa AAAAB3NzaC1yc2EA"):
+        raise Refused(400, "InvalidParameter", "The value of parameter linuxConfiguration.ssh.publicKeys.keyData is invalid.")
+    if len(base64.b64decode(data, validate=True)) > 65535:
+        raise Refused(400, "InvalidParameter", "Custom data in OSProfile must be in Base64 encoding and with a maximum length of 87380 characters.")
+    if old:
+        if old["_data"] != data:
+            raise Refused(409, "PropertyChangeNotAllowed", "Changing property 'osProfile.customData' is not allowed.")
+        return 200, old
+    if p.get("priority") == "Spot" and p.get("billingProfile", {}).get("maxPrice") != -1:
+        raise Refused(409, "SpotPriceGreaterThanProvidedMaxPrice", "Unable to perform operation since the provided max price is lower.")
+    nic = resources.get(p["networkProfile"]["networkInterfaces"][0]["id"].lower())
+    if not nic:
+        raise Refused(400, "InvalidParameter", "no such interface")
+    nic["properties"]["virtualMachine"] = {"id": made["id"]}
+    disk = p["storageProfile"]["osDisk"]
+    disk_path = made["id"].rsplit("/providers/", 1)[0] + "/providers/Microsoft.Compute/disks/" + disk["name"]
+    resources[disk_path.lower()] = {"id": disk_path, "name": disk["name"], "location": made["location"], "tags": made.get("tags", {}),
+                                    "properties": {"provisioningState": "Succeeded", "diskState": "Attached", "diskSizeGB": 30}}
+    disk["managedDisk"] = {"id": disk_path}
+    p.update(provisioningState="Creating", vmId=str(uuid.uuid4()), timeCreated=time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()))
+    made.update(_data=data, _stopped=False)
+    resources[key] = made
+    failed = next((f for f in faults if f["how"] == "async" and f["times"] > 0), None)
+    if failed:
+        failed["times"] -= 1
+    operation(headers, lambda: done_vm(key, made, failed), failed)
+    return 201, made
+
+
+def done_vm(key, made, failed):
+    if resources.get(key) is made and made["properties"]["provisioningState"] == "Creating":
+        made["properties"]["provisioningState"] = "Failed" if failed else "Succeeded"
+    return failed and {"code": failed["code"], "message": "planted: it failed after it was accepted"}
+
+
+def operation(headers, work, slow=None):
+    name = str(uuid.uuid4())
+    operations[name] = {"at": time.time() + DELAY_S, "work": work, "done": None}
+    url = f"{endpoint}/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/locations/eastus/operations/{name}?p={'x' * 64}&api-version=1"
+    headers += [("Azure-AsyncOperation", url), ("Location", url + "&monitor=true"), ("Retry-After", "1")]
+
+
+def settle():
+    """Operations whose time has come are done."""
+    for op in list(operations.values()):
+        if op["done"] is None and time.time() >= op["at"]:
+            error = op["work"]()
+            op["done"] = {"status": "Failed", "error": error} if error else {"status": "Succeeded"}
+
+
+def remove_vm(vm):
+    resources.pop(vm["id"].lower(), None)
+    for nic in vm["properties"]["networkProfile"]["networkInterfaces"]:
+        known = resources.get(nic["id"].lower())
+        if known:
+            known["properties"].pop("virtualMachine", None)
+        if known and nic["properties"].get("deleteOption") == "Delete":
+            remove_nic(known)
+    disk = vm["properties"]["storageProfile"]["osDisk"]
+    if disk.get("deleteOption") == "Delete":
+        resources.pop(disk["managedDisk"]["id"].lower(), None)
+
+
+def remove_nic(nic):
+    resources.pop(nic["id"].lower(), None)
+    for one in nic["properties"]["ipConfigurations"]:
+        public = one["properties"].get("publicIPAddress")
+        if public and public.get("properties", {}).get("deleteOption") == "Delete":
+            resources.pop(public["id"].lower(), None)
+
+
+def delete(path, headers):
+    known = resources.get(path.lower())
+    if not known:
+        return 204, None
+    kind = kind_of(path)
+    if kind == "microsoft.network/networkinterfaces" and "virtualMachine" in known["properties"]:
+        raise Refused(400, "NicInUse", f"Network Interface {path} is used by existing resource")
+    if kind == "microsoft.compute/virtualmachines":
+        known["properties"]["provisioningState"] = "Deleting"
+        operation(headers, lambda: remove_vm(known))
+        return 202, None
+    resources.pop(path.lower())
+    return 200, None
+
+
+def shown(r, status=False):
+    r = {k: v for k, v in r.items() if not k.startswith("_")}
+    if status:
+        known = resources[r["id"].lower()]
+        power = "stopped" if known["_stopped"] else "running"
+        r = {**r, "properties": {**r["properties"], "instanceView": {"statuses": [
+            {"code": "ProvisioningState/succeeded"}, {"code": "PowerState/" + power, "level": "Info"}]}}}
+    return r
+
+
+def get(path, query):
+    at = path.lower()
+    if "/operations/" in at:
+        op = operations.get(at.rsplit("/", 1)[1])
+        if not op:
+            raise Refused(404, "NotFound", "no such operation")
+        if "monitor" in query:
+            return (202 if op["done"] is None else 200), {}
+        return 200, {"name": at.rsplit("/", 1)[1], **(op["done"] or {"status": "InProgress"})}
+    if at.endswith("/usages"):
+        return 200, {"value": [{"currentValue": 4, "limit": 100, "unit": "Count", "name": {"value": "lowPriorityCores", "localizedValue": "Total Regional Low-priority vCPUs"}},
+                               {"currentValue": 100, "limit": 100, "unit": "Count", "name": {"value": "standardNCASv3_T4Family", "localizedValue": "NCasT4_v3"}}]}
+    if at in resources:
+        return 200, shown(resources[at], query.get("$expand") == ["instanceView"])
+    m = re.fullmatch(r"/subscriptions/[^/]+(?:/resourcegroups/([^/]+))?/providers/([^/]+/[^/]+)", at)
+    if m:
+        if m.group(1) and f"/subscriptions/{SUBSCRIPTION}/resourcegroups/{m.group(1)}" not in resources:
+            raise Refused(404, "ResourceGroupNotFound", "no such group")
+        found = sorted(all_of(m.group(2), m.group(1)), key=lambda r: r["name"])
+        start = int(query.get("$skiptoken", ["0"])[0])
+        answer = {"value": [shown(r, "statusOnly" in query) for r in found[start:start + PAGE]]}
+        if len(found) > start + PAGE:
+            answer["nextLink"] = f"{endpoint}{path}?api-version=1&$skiptoken={start + PAGE}" + ("&statusOnly=true" if "statusOnly" in query else "")
+        return 200, answer
+    if re.fullmatch(r"/subscriptions/[^/]+", at) and at.endswith("/" + SUBSCRIPTION):
+        return 200, {"subscriptionId": SUBSCRIPTION, "displayName": "a subscription for tests", "state": "Enabled"}
+    if re.fullmatch(r"/subscriptions/[^/]+", at):
+        raise Refused(404, "SubscriptionNotFound", "The subscription could not be found.")
+    raise Refused(404, "ResourceNotFound", f"The Resource '{path}' was not found.")
+
+
+def control(path, order):
+    vms = all_of("Microsoft.Compute/virtualMachines")
+    if path == "/tidemill/fail":
+        faults.append({"how": "error", "times": 1, **order})
+        return {}
+    if path == "/tidemill/alive":
+        return sum(v["properties"]["provisioningState"] in ("Creating", "Succeeded") for v in vms)
+    if path == "/tidemill/left":
+        return sum(len(all_of(k)) for k in ("Microsoft.Compute/virtualMachines", "Microsoft.Network/networkInterfaces",
+                                            "Microsoft.Compute/disks", "Microsoft.Network/publicIPAddresses"))
+    if path == "/tidemill/lose":
+        for v in vms:
+            if order["name"] in (v["name"], Instance(v).address):
+                remove_vm(v)
+        return {}
+    if path == "/tidemill/expire":
+        tokens.clear()
+        return {}
+    if path == "/tidemill/faults":
+        return sum(f["times"] for f in faults)
+    if path == "/tidemill/asked":
+        return asked
+    return hypervisor.control(path, order) if hypervisor else None
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, status, body, headers=(), cut=False):
+        data = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        for name, value in headers:
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data[:len(data) // 2] if cut else data)
+        if cut:
+            self.close_connection = True
+
+    def fault(self, words):
+        for f in faults:
+            if f["how"] != "async" and f["times"] > 0 and re.search(f["match"], words):
+                f["times"] -= 1
+                return f
+        return None
+
+    def act(self, at, body, headers):
+        path, query = unquote(at.path), parse_qs(at.query)
+        if tokens.get(self.headers.get("Authorization", "").removeprefix("Bearer "), 0) < time.time():
+            raise Refused(401, "ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than now.")
+        if "api-version" not in query:
+            raise Refused(400, "MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
+        if self.command == "PUT":
+            return put(path, body, headers)
+        return delete(path, headers) if self.command == "DELETE" else get(path, query)
+
+    def do_GET(self):
+        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        at = urlsplit(self.path)
+        headers, fault = [], None
+        if at.path.startswith("/tidemill/"):
+            with lock:
+                settle()
+                return self.answer(200, control(at.path, json.loads(raw) if raw else {}))
+        if at.path == "/api/retail/prices":
+            return self.answer(200, {"Items": [{"armSkuName": "Standard_NC4as_T4_v3", "skuName": "NC4as T4 v3 Spot", "productName": "NCasT4 v3",
+                                                "retailPrice": 0.2}], "NextPageLink": None})
+        if at.path.endswith("/oauth2/v2.0/token"):
+            form = parse_qs(raw.decode())
+            good = form.get("client_id") == [CLIENT] and form.get("client_secret") == [SECRET] and form["scope"][0].startswith("https://management.azure.com/")
+            return self.answer(200, {"token_type": "Bearer", "expires_in": 3599, "access_token": new_token()}) if good else self.answer(401, {})
+        fault = self.fault(f"{self.command} {at.path}")
+        if fault and fault["how"] == "error":
+            return self.answer(fault["status"], {"error": {"code": fault["code"], "message": "planted"}},
+                               [("Retry-After", "1")] if fault["status"] == 429 else [])
+        with lock:
+            settle()
+            try:
+                status, body = self.act(at, json.loads(raw) if raw else {}, headers)
+            except Refused as e:
+                status, body, headers = e.status, e.body, list(e.headers)
+            body = shown(body) if body and "id" in body else body
+        asked.append(f"{self.command} {at.path} {status}")
+        if fault and fault["how"] == "lost":  # done, and nobody hears of it
+            self.close_connection = True
+            return None
+        if fault and fault["how"] == "slow":
+            time.sleep(fault["seconds"])
+        self.answer(status, body, headers, cut=bool(fault and fault["how"] == "cut"))
+
+    do_PUT = do_POST = do_DELETE = do_GET
+
+    def log_message(self, *a):
+        pass
+
+
+server = ThreadingHTTPServer((args.host, 0), Handler)
+server.daemon_threads = True
+endpoint = f"http://{args.host}:{server.server_port}"
+threading.Thread(target=server.serve_forever, daemon=True).start()
+storage, blobs = "", None
+if args.azurite:
+    key = base64.b64encode(secrets.token_bytes(64)).decode()
+    blobs = subprocess.Popen([args.azurite, "--blobHost", args.host, "--blobPort", "0", "--location", args.folder + "/azurite", "--silent",
+                              "--skipApiVersionCheck", "--disableTelemetry"], env={**os.environ, "AZURITE_ACCOUNTS": "tide:" + key},
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    for line in blobs.stdout:
+        found = re.search(r"listens on (http://[0-9.:]+)", line)
+        if found:
+            break
+    storage = f"DefaultEndpointsProtocol=http;AccountName=tide;AccountKey={key};BlobEndpoint={found.group(1)}/tide"
+    from azure.storage.blob import BlobServiceClient
+    BlobServiceClient.from_connection_string(storage).create_container("tide")
+if args.hypervisor:
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../clouds"))
+    from azure_machines import AzureMachines
+    hypervisor = AzureMachines(lambda: [v.setdefault("_instance", Instance(v)) for v in all_of("Microsoft.Compute/virtualMachines")],
+                               remove_vm, new_token, lock)
+with open(args.folder + "/azure.tmp", "w") as f:
+    f.write(f"export AZURE_RESOURCE_MANAGER_ENDPOINT={endpoint}\nexport AZURE_AUTHORITY_HOST={endpoint}\nexport AZURE_SUBSCRIPTION_ID={SUBSCRIPTION}\n"
+            f"export AZURE_TENANT_ID={TENANT}\nexport AZURE_CLIENT_ID={CLIENT}\nexport AZURE_CLIENT_SECRET={SECRET}\n"
+            f"export AZURE_RETAIL_PRICES_ENDPOINT={endpoint}\nexport AZURE_STORAGE_CONNECTION_STRING='{storage}'\n")
+os.rename(args.folder + "/azure.tmp", args.folder + "/azure.env")
+sys.stdin.read()
+if hypervisor:
+    hypervisor.close()
+if blobs:
+    blobs.terminate()
+    blobs.wait()
