@@ -1,11 +1,12 @@
 #include "cli/cloud_accounts.h"
 
+#include "cloud/azure_check.h"
 #include "cloud/gcp_check.h"
 
 #include <stdio.h>
 #include <string.h>
 
-const char *const tm_cloud_kind_names[] = {"aws", "gcp", NULL};
+const char *const tm_cloud_kind_names[] = {"aws", "gcp", "azure", NULL};
 
 static const struct tm_cloud_kind kinds[] = {
     {.name = "aws",
@@ -25,6 +26,14 @@ static const struct tm_cloud_kind kinds[] = {
      .policy = tm_gcp_check_policy,
      .variables = {"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"},
      .files = {".config/gcloud/application_default_credentials.json"}},
+    {.name = "azure",
+     .people = "Azure",
+     .find = tm_rented_find_azure,
+     .end = tm_rented_end_azure,
+     .check = tm_azure_check,
+     .policy = tm_azure_check_policy,
+     .variables = {"AZURE_SUBSCRIPTION_ID"},
+     .files = {".azure/azureProfile.json"}},
 };
 
 enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -41,7 +50,7 @@ int tm_cloud_kind_find(const char *name, const struct tm_cloud_kind **out, struc
         *out = &kinds[i];
         return 0;
     }
-    return tm_error_set(e, TM_EUSAGE, "which cloud? expected aws or gcp, got \"%.100s\"", name);
+    return tm_error_set(e, TM_EUSAGE, "which cloud? expected aws, gcp or azure, got \"%.100s\"", name);
 }
 
 bool tm_cloud_kind_is_set(struct tm_env *env, const struct tm_cloud_kind *kind)

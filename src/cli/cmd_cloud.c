@@ -27,7 +27,7 @@ static const struct tm_option check_options[] = {
     {.name = "image", .value = "IMAGE", .help = "the image to rent with (the cloud's newest for GPUs)"},
     {.name = "bucket",
      .value = "PLACE",
-     .help = "try whether copies can be kept there: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX"},
+     .help = "try whether copies can be kept there: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX"},
     {.name = "emit",
      .value = "WHAT",
      .help = "print the least permissions, as the cloud's own tools take them",
@@ -223,7 +223,9 @@ static void check_bucket(struct tm_cli *cli, const struct tm_cloud_kind *kind, s
     struct tm_aws_check_line *line = &checks->lines[checks->count++];
     *line = (struct tm_aws_check_line){.name = "bucket", .result = TM_CHECK_UNKNOWN};
     (void)snprintf(line->what, sizeof line->what, "not tried; give --bucket %s://BUCKET/PREFIX",
-                   strcmp(kind->name, "gcp") == 0 ? "gs" : "s3");
+                   strcmp(kind->name, "gcp") == 0     ? "gs"
+                   : strcmp(kind->name, "azure") == 0 ? "az"
+                                                      : "s3");
     if (place == NULL) return;
     int rc = tm_copy_store_open(cli->env, place, 0, &store, &e);
     if (rc == 0) {
@@ -295,7 +297,7 @@ const struct tm_command tm_cloud_subcommands[] = {
     {
         .name = "list",
         .summary = "what Tidemill rented and still costs, in every region",
-        .arguments = "[aws|gcp]",
+        .arguments = "[aws|gcp|azure]",
         .description =
             "Finds instances by their tag or label alone (tidemill:job), with no state folder at hand. Without a "
             "cloud, all that are set up on this machine are asked.",
@@ -308,7 +310,7 @@ const struct tm_command tm_cloud_subcommands[] = {
     {
         .name = "clean",
         .summary = "end what Tidemill rented and still costs",
-        .arguments = "[aws|gcp]",
+        .arguments = "[aws|gcp|azure]",
         .description = "Ends every instance that cloud list shows, then asks the cloud what is left. Exit status 1 if "
                        "something is.",
         .examples = "  tidemill cloud clean -y\n",
@@ -319,7 +321,7 @@ const struct tm_command tm_cloud_subcommands[] = {
     {
         .name = "check",
         .summary = "what of an account works, without renting",
-        .arguments = "[aws|gcp]",
+        .arguments = "[aws|gcp|azure]",
         .description = "Asks for credentials, permissions (a dry run), an image, the network, quotas and, with "
                        "--bucket, the place for copies; each line says what to do where it does not work. Exit status "
                        "1 if something does not.",

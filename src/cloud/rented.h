@@ -11,6 +11,8 @@
 struct tm_rented {
     const char *cloud; /* whoever finds it for people says: "aws" */
     char id[96];
+    char group[96]; /* Azure: its resource group; "": none */
+    int kind;       /* Azure: VM, or which part of one was left (rented_azure.c) */
     char region[40];
     char type[48];
     char job[128];
@@ -36,6 +38,11 @@ int tm_rented_end_aws(struct tm_env *env, const struct tm_rented_list *list, siz
 int tm_rented_find_gcp(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
                        struct tm_error *e);
 int tm_rented_end_gcp(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e);
+/* The same of a subscription of Azure, in every location: VMs, and interfaces, disks and addresses that they left.
+ * Waits until what is ended has gone. */
+int tm_rented_find_azure(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
+                         struct tm_error *e);
+int tm_rented_end_azure(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e);
 void tm_rented_list_deinit(struct tm_rented_list *list);
 
 #endif

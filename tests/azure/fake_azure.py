@@ -17,7 +17,7 @@ args = parser.parse_args()
 SUBSCRIPTION, TENANT, CLIENT, SECRET = "5ab", "ten", "app", secrets.token_hex(8)
 PAGE, DELAY_S = 2, 0.3
 lock = threading.RLock()
-resources, operations, tokens, faults, asked = {}, {}, {}, [], []
+resources, operations, tokens, faults, denied = {}, {}, {}, [], []
 hypervisor = None
 
 
@@ -203,6 +203,9 @@ def get(path, query):
     if at.endswith("/usages"):
         return 200, {"value": [{"currentValue": 4, "limit": 100, "unit": "Count", "name": {"value": "lowPriorityCores", "localizedValue": "Total Regional Low-priority vCPUs"}},
                                {"currentValue": 100, "limit": 100, "unit": "Count", "name": {"value": "standardNCASv3_T4Family", "localizedValue": "NCasT4_v3"}}]}
+    if at.endswith("/microsoft.authorization/permissions"):
+        return 200, {"value": [{"actions": ["*/read", "Microsoft.Compute/*", "Microsoft.Network/*", "Microsoft.Resources/subscriptions/resourceGroups/*",
+                                            "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"], "notActions": denied}]}
     if at in resources:
         return 200, shown(resources[at], query.get("$expand") == ["instanceView"])
     m = re.fullmatch(r"/subscriptions/[^/]+(?:/resourcegroups/([^/]+))?/providers/([^/]+/[^/]+)", at)
@@ -242,8 +245,9 @@ def control(path, order):
         return {}
     if path == "/tidemill/faults":
         return sum(f["times"] for f in faults)
-    if path == "/tidemill/asked":
-        return asked
+    if path == "/tidemill/deny":
+        denied[:] = [order["action"]] if order else []
+        return {}
     return hypervisor.control(path, order) if hypervisor else None
 
 
@@ -305,7 +309,6 @@ class Handler(BaseHTTPRequestHandler):
             except Refused as e:
                 status, body, headers = e.status, e.body, list(e.headers)
             body = shown(body) if body and "id" in body else body
-        asked.append(f"{self.command} {at.path} {status}")
         if fault and fault["how"] == "lost":  # done, and nobody hears of it
             self.close_connection = True
             return None

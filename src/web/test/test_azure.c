@@ -1,6 +1,7 @@
 /* Azure's settings, what is signed, and tokens; tests/clouds/run has the whole way, against Microsoft's own emulator.
  */
 #include "web/azure.h"
+#include "web/azure_identity.h"
 #include "web/test/script_server.h"
 
 #include <stdlib.h>
@@ -55,6 +56,20 @@ static void test_settings(void **state)
         tm_azure_destroy(azure);
     }
     forget();
+}
+
+/* A token of a service, and of az. */
+static void test_read_token(void **state)
+{
+    (void)state;
+    static char token[TM_AZURE_TOKEN_MAX];
+    int64_t ends_ms = 0;
+    const char *of_az = "{\"accessToken\":\"abc\",\"expires_on\":100}";
+    assert_int_equal(tm_azure_identity__read(of_az, strlen(of_az), 40000, token, &ends_ms, NULL), 0);
+    assert_string_equal(token, "abc");
+    assert_int_equal(ends_ms, 100000);
+    const char *over = "{\"access_token\":\"abc\",\"expires_in\":0}";
+    assert_int_equal(tm_azure_identity__read(over, strlen(over), 0, token, &ends_ms, NULL), -(int)TM_EINPUT);
 }
 
 /* The example's parts in the order that the service documents. */
@@ -139,4 +154,4 @@ static void test_tokens(void **state)
     }
 }
 
-TM_TEST_MAIN(TM_TEST(test_settings), TM_TEST(test_to_sign), TM_TEST(test_tokens))
+TM_TEST_MAIN(TM_TEST(test_settings), TM_TEST(test_read_token), TM_TEST(test_to_sign), TM_TEST(test_tokens))

@@ -1,0 +1,217 @@
+/* What Tidemill rented in a subscription of Azure: VMs that are tagged, and what VMs left behind (interfaces, disks,
+ * addresses), which has the same tag. */
+#include "base/alloc.h"
+#include "base/calendar.h"
+#include "base/doc.h"
+#include "cloud/rented.h"
+#include "web/azure_arm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ITEMS_MAX = 1 << 20, PAGES_MAX = 10000, ASK_MS = 60000, TRIES = 5, GONE_MS = 180000, LOOK_MS = 1000 };
+
+/* VMs first: what they still have goes with them. */
+static const struct {
+    const char *type;
+    const char *api;
+    const char *owner; /* property that says whose it is, where it is somebody's */
+    const char *state; /* in words, of one that is nobody's; NULL: as Azure says */
+} kinds[] = {{"Microsoft.Compute/virtualMachines", "2024-07-01", NULL, NULL},
+             {"Microsoft.Network/networkInterfaces", "2024-05-01", "virtualMachine", "left interface"},
+             {"Microsoft.Compute/disks", "2024-03-02", "managedBy", "left disk"},
+             {"Microsoft.Network/publicIPAddresses", "2024-05-01", "ipConfiguration", "left address"}};
+
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+struct search {
+    struct tm_arm *arm;
+    struct tm_web *web;
+    const struct tm_catalog *catalog;
+    struct tm_rented_list *out;
+};
+
+static const char *text_of(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text != NULL ? text : "";
+}
+
+static void copy(char *out, size_t room, const char *text)
+{
+    (void)snprintf(out, room, "%.*s", (int)room - 1, text);
+}
+
+static double price_of(const struct tm_catalog *catalog, const struct tm_rented *r)
+{
+    for (size_t i = 0; i < catalog->offer_count; i++) {
+        const struct tm_offer *offer = &catalog->offers[i];
+        const struct tm_instance_type *type = &catalog->instances[offer->instance];
+        if (strcmp(type->cloud, "azure") != 0 || strcmp(type->name, r->type) != 0) continue;
+        double price = r->spot ? offer->spot_usd_h : offer->on_demand_usd_h;
+        if (strcmp(offer->region, r->region) == 0 && price > 0) return price;
+    }
+    return NAN;
+}
+
+static int add(struct search *s, size_t kind, const json_t *item, struct tm_error *e)
+{
+    struct tm_rented_list *list = s->out;
+    const json_t *tags = json_object_get(item, "tags");
+    const json_t *properties = json_object_get(item, "properties");
+    const char *made = text_of(properties, "timeCreated");
+    const char *id = text_of(item, "id");
+    const char *group = strstr(id, "/resourceGroups/");
+    struct tm_rented r = {.price_usd_h = NAN};
+    if (!json_is_string(json_object_get(tags, TM_RENTED_TAG)) || group == NULL) return 0;
+    if (kinds[kind].owner != NULL &&
+        (json_object_get(properties, kinds[kind].owner) != NULL || json_object_get(item, kinds[kind].owner) != NULL ||
+         strcmp(text_of(properties, "diskState"), "Attached") == 0))
+        return 0; /* its VM is in the list */
+    copy(r.id, sizeof r.id, text_of(item, "name"));
+    copy(r.group, sizeof r.group, group + strlen("/resourceGroups/"));
+    r.group[strcspn(r.group, "/")] = '\0';
+    copy(r.region, sizeof r.region, text_of(item, "location"));
+    copy(r.job, sizeof r.job, text_of(tags, TM_RENTED_TAG));
+    copy(r.type, sizeof r.type, text_of(json_object_get(properties, "hardwareProfile"), "vmSize"));
+    copy(r.state, sizeof r.state,
+         kinds[kind].state != NULL ? kinds[kind].state : text_of(properties, "provisioningState"));
+    r.spot = strcmp(text_of(properties, "priority"), "Spot") == 0;
+    r.kind = (int)kind;
+    if (!tm_calendar_parse(made, strlen(made), &r.since_ms)) r.since_ms = 0;
+    if (kind == 0) r.price_usd_h = price_of(s->catalog, &r);
+    int rc = tm_grow((void **)&list->items, &list->capacity, list->count + 1, sizeof r, ITEMS_MAX);
+    if (rc != 0) return tm_error_nomem(e);
+    list->items[list->count++] = r;
+    return 0;
+}
+
+/* One answer, as JSON; the caller's. */
+static int ask(struct search *s, struct tm_arm_request *r, json_t **out, int *out_status, struct tm_error *e)
+{
+    struct tm_web_answer answer;
+    struct tm_arm_refusal why = {.code = ""};
+    r->deadline_ms = ASK_MS;
+    r->tries_max = TRIES;
+    *out = NULL;
+    int rc = tm_arm_ask(s->web, r, &answer, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "asking Azure");
+    *out_status = answer.status;
+    const char *text = tm_text_string(&answer.body);
+    if (answer.status >= 300 && answer.status != 404) {
+        rc = tm_arm_refusal(text, answer.body.length, &why, e);
+        if (rc == 0) rc = tm_error_set(e, TM_EINPUT, "Azure answers %d %s: %s", answer.status, why.code, why.message);
+    } else if (answer.status < 300 && answer.body.length > 0) {
+        rc = tm_json_load("Azure's answer", text, answer.body.length, out, e);
+    }
+    tm_web_answer_deinit(&answer);
+    return rc;
+}
+
+static int find_kind(struct search *s, size_t kind, struct tm_error *e)
+{
+    struct tm_arm_request r = {.arm = s->arm, .method = "GET"};
+    int rc = 0;
+    bool more = true;
+    tm_arm_path(&r, "/providers/%s?api-version=%s", kinds[kind].type, kinds[kind].api);
+    for (int page = 0; rc == 0 && more; page++) {
+        json_t *root = NULL;
+        int status = 0;
+        rc = ask(s, &r, &root, &status, e);
+        const json_t *items = json_object_get(root, "value");
+        if (rc == 0 && !json_is_array(items)) rc = tm_error_set(e, TM_EPEER, "Azure's answer holds no list");
+        for (size_t i = 0; rc == 0 && i < json_array_size(items); i++)
+            rc = add(s, kind, json_array_get(items, i), e);
+        const char *next = text_of(root, "nextLink");
+        more = next[0] != '\0';
+        if (rc == 0 && more && (page == PAGES_MAX || !tm_arm_follow(&r, next)))
+            rc = tm_error_set(e, TM_EPEER, "Azure's list goes on elsewhere, and is not followed: %.200s", next);
+        json_decref(root);
+    }
+    return rc;
+}
+
+static int open_search(struct tm_env *env, struct search *s, struct tm_error *e)
+{
+    *s = (struct search){.arm = NULL};
+    int rc = tm_arm_create(env, &s->arm, e);
+    return rc == 0 ? tm_web_create(env, &s->web, e) : rc;
+}
+
+static void close_search(struct search *s)
+{
+    tm_web_destroy(s->web);
+    tm_arm_destroy(s->arm);
+}
+
+int tm_rented_find_azure(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
+                         struct tm_error *e)
+{
+    struct search s;
+    struct tm_rented_list list = {.items = NULL};
+    int rc = open_search(env, &s, e);
+    s.catalog = catalog;
+    s.out = &list;
+    for (size_t i = 0; rc == 0 && i < KINDS; i++)
+        rc = find_kind(&s, i, e);
+    close_search(&s);
+    if (rc == 0)
+        *out = list;
+    else
+        tm_rented_list_deinit(&list);
+    return rc;
+}
+
+/* ---- ending ---- */
+
+static void path_of(struct search *s, const struct tm_rented *r, const char *more, struct tm_arm_request *out)
+{
+    out->arm = s->arm;
+    tm_arm_path(out, "/resourceGroups/%s/providers/%s/%s?api-version=%s%s", r->group, kinds[r->kind].type, r->id,
+                kinds[r->kind].api, more);
+}
+
+static int end_one(struct search *s, const struct tm_rented *r, struct tm_error *e)
+{
+    struct tm_arm_request request = {.method = "DELETE"};
+    json_t *root = NULL;
+    int status = 0;
+    path_of(s, r, r->kind == 0 ? "&forceDeletion=true" : "", &request);
+    int rc = ask(s, &request, &root, &status, e);
+    json_decref(root);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "%s", r->id);
+}
+
+/* Deleting takes a minute, in which a VM still stands in lists. */
+static int await_gone(struct tm_env *env, struct search *s, const struct tm_rented *r, int64_t until_ns)
+{
+    for (;;) {
+        struct tm_arm_request request = {.method = "GET"};
+        json_t *root = NULL;
+        int status = 0;
+        path_of(s, r, "", &request);
+        int rc = ask(s, &request, &root, &status, NULL);
+        json_decref(root);
+        if (rc == 0 && status == 404) return 0;
+        if (env->monotonic_ns(env) > until_ns) return -(int)TM_ETIMEOUT;
+        env->sleep_ms(env, LOOK_MS);
+    }
+}
+
+int tm_rented_end_azure(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e)
+{
+    struct search s;
+    int failed = 0;
+    *out_ended = 0;
+    int rc = open_search(env, &s, e);
+    for (size_t i = 0; rc == 0 && i < list->count; i++) { /* one that cannot be ended is no reason to leave another */
+        int one = end_one(&s, &list->items[i], failed == 0 ? e : NULL);
+        if (failed == 0) failed = one;
+    }
+    int64_t until_ns = env->monotonic_ns(env) + GONE_MS * 1000000LL;
+    for (size_t i = 0; rc == 0 && i < list->count; i++)
+        *out_ended += await_gone(env, &s, &list->items[i], until_ns) == 0;
+    close_search(&s);
+    return rc != 0 ? rc : failed;
+}
