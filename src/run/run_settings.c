@@ -455,6 +455,23 @@ static void print_aws(struct tm_jsonout *json, const struct tm_job_aws *aws)
     tm_jsonout_end(json);
 }
 
+static void print_azure(struct tm_jsonout *json, const struct tm_job_azure *azure)
+{
+    tm_jsonout_object(json, "azure");
+    put_text(json, "location", azure->location);
+    put_text(json, "resource_group", azure->resource_group);
+    put_text(json, "image", azure->image);
+    put_text(json, "subnet", azure->subnet);
+    put_text(json, "security_group", azure->security_group);
+    put_text(json, "identity", azure->identity);
+    if (azure->public_ip) tm_jsonout_bool(json, "public_ip", true);
+    if (azure->disk > 0) tm_jsonout_integer(json, "disk", azure->disk);
+    if (azure->silence_ms > 0) put_ms(json, "silence", azure->silence_ms);
+    if (azure->life_ms > 0) put_ms(json, "life", azure->life_ms);
+    if (azure->start_ms > 0) put_ms(json, "start", azure->start_ms);
+    tm_jsonout_end(json);
+}
+
 static void print_gcp(struct tm_jsonout *json, const struct tm_job_gcp *gcp)
 {
     tm_jsonout_object(json, "gcp");
@@ -475,6 +492,7 @@ static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *flee
     print_hosts(json, &fleet->hosts);
     print_pods(json, &fleet->pods);
     if (memcmp(&fleet->aws, &(struct tm_job_aws){0}, sizeof fleet->aws) != 0) print_aws(json, &fleet->aws);
+    if (memcmp(&fleet->azure, &(struct tm_job_azure){0}, sizeof fleet->azure) != 0) print_azure(json, &fleet->azure);
     if (memcmp(&fleet->gcp, &(struct tm_job_gcp){0}, sizeof fleet->gcp) != 0) print_gcp(json, &fleet->gcp);
     print_pools(json, fleet);
     if (tm_job_fleet_is_drawn(fleet)) print_losses(json, &fleet->losses);

@@ -84,6 +84,8 @@ def put(path, body, headers):
             public = one["properties"].get("publicIPAddress")
             if public and public["id"].lower() not in resources:
                 raise Refused(400, "InvalidResourceReference", "no such address")
+            if public:
+                resources[public["id"].lower()]["properties"]["ipConfiguration"] = {"id": path + "/ipConfigurations/one"}
         if old and "virtualMachine" in old["properties"]:
             p["virtualMachine"] = old["properties"]["virtualMachine"]
     if kind == "microsoft.compute/virtualmachines":
