@@ -1,6 +1,7 @@
 #include "base/alloc.h"
 #include "base/calendar.h"
 #include "base/jsonout.h"
+#include "base/log.h"
 #include "base/table.h"
 #include "cli/cloud_accounts.h"
 #include "cli/commands.h"
@@ -188,6 +189,21 @@ static int confirm(const struct tm_cli *cli, const struct tm_rented_list *list, 
     return 0;
 }
 
+/* What costs nothing, and should not stay either. */
+static int clear_beside(struct tm_cli *cli, struct tm_error *e)
+{
+    int removed = 0;
+    int left = 0;
+    int rc = tm_rented_clear_aws(cli->env, tm_given_text(cli, "job"), &removed, &left, e);
+    if (rc == 0 && removed > 0) tm_log(TM_LOG_INFO, "%d security groups and launch templates were removed", removed);
+    if (rc == 0 && left > 0)
+        tm_log(TM_LOG_WARN,
+               "%d security groups or launch templates stay until their instances have ended; run this "
+               "again in some minutes",
+               left);
+    return rc;
+}
+
 static int run_clean(struct tm_cli *cli, struct tm_error *e)
 {
     struct tm_rented_list list = {.items = NULL};
@@ -198,6 +214,7 @@ static int run_clean(struct tm_cli *cli, struct tm_error *e)
     if (rc == 0) rc = confirm(cli, &list, e);
     if (rc == 0) rc = end_all(cli, &list, &ended, e);
     if (rc == 0) rc = find(cli, &left, e); /* what the cloud says counts, not what it answered */
+    if (rc == 0) rc = clear_beside(cli, e);
     if (rc == 0 && cli->json) {
         tm_jsonout_init(&json, &cli->out);
         tm_jsonout_object(&json, NULL);

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/calendar.h"
 #include "base/log.h"
+#include "cloud/aws_beside.h"
 #include "cloud/aws_check.h"
 #include "cloud/aws_internal.h"
 #include "cloud/aws_user_data.h"
@@ -22,7 +23,9 @@ enum {
     TRIES = 6,
     RUN_TRIES = 2, /* a refusal for want of capacity is a 500, too, and no reason to ask on */
     URL_MAX = 16384,
-    ARENA_MAX = 64 << 20
+    ARENA_MAX = 64 << 20,
+    REST_MS = 180000,
+    REST_EVERY_MS = 5000
 };
 
 static int64_t or_usual(int64_t value, int64_t usual)
@@ -92,52 +95,54 @@ static int print_user_data(struct tm_aws__cloud *c, size_t at, struct tm_text *o
     return rc;
 }
 
-static int put_user_data(struct tm_aws__cloud *c, size_t at, struct tm_ec2_call *call, struct tm_error *e)
+static int put_user_data(struct tm_aws__cloud *c, size_t at, const char *stem, struct tm_ec2_call *call,
+                         struct tm_error *e)
 {
     struct tm_text text;
+    char name[64];
+    (void)snprintf(name, sizeof name, "%sUserData", stem);
     tm_text_init(&text, 4 * TM_AWS_USER_DATA_MAX);
     int rc = print_user_data(c, at, &text, e);
     unsigned char *coded = rc == 0 ? tm_alloc(text.length / 3 * 4 + 8) : NULL;
     if (rc == 0 && coded == NULL) rc = tm_error_nomem(e);
     if (rc == 0) {
         (void)EVP_EncodeBlock(coded, (const unsigned char *)text.data, (int)text.length);
-        tm_ec2__put(call, "UserData", (const char *)coded);
+        tm_ec2__put(call, name, (const char *)coded);
     }
     tm_free(coded);
     tm_text_deinit(&text);
     return rc;
 }
 
-static void put_tags(struct tm_aws__cloud *c, size_t at, const char *resource, int number, struct tm_ec2_call *call)
-{
-    const struct tm_aws_options *o = &c->options;
+enum { TAGS = 7, TAGS_OF_RUN = 5 };
+
+struct tags {
     char until[TM_CALENDAR_TEXT_MAX];
     char run[24];
     char pool[16];
-    char name[80];
+    const char *list[TAGS][2];
+};
+
+/* The first TAGS_OF_RUN are for what is made for the run; at == SIZE_MAX: only those. */
+static void fill_tags(struct tm_aws__cloud *c, size_t at, struct tags *t)
+{
+    const struct tm_aws_options *o = &c->options;
     int64_t life_ms = or_usual(o->life_ms, LIFE_MS);
-    (void)snprintf(run, sizeof run, "%016" PRIx64, o->run);
-    (void)snprintf(pool, sizeof pool, "%d", c->vms.instances[at].pool);
-    const char *const tags[][2] = {
+    (void)snprintf(t->run, sizeof t->run, "%016" PRIx64, o->run);
+    (void)snprintf(t->pool, sizeof t->pool, "%d", at == SIZE_MAX ? 0 : c->vms.instances[at].pool);
+    const char *const list[TAGS][2] = {
         {TM_RENTED_TAG, o->job},
         {TM_VM_TAG_OWNER, o->owner},
-        {TM_VM_TAG_UNTIL, tm_calendar_print((c->env->now_ms(c->env) + life_ms) / 1000 * 1000, until)},
-        {TM_VM_TAG_RUN, run},
-        {TM_VM_TAG_POOL, pool},
-        {TM_VM_TAG_TOKEN, c->vms.vms[at].token},
-        {"Name", o->job}};
-    (void)snprintf(name, sizeof name, "TagSpecification.%d.ResourceType", number);
-    tm_ec2__put(call, name, resource);
-    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
-        (void)snprintf(name, sizeof name, "TagSpecification.%d.Tag.%zu.Key", number, i + 1);
-        tm_ec2__put(call, name, tags[i][0]);
-        (void)snprintf(name, sizeof name, "TagSpecification.%d.Tag.%zu.Value", number, i + 1);
-        tm_ec2__put(call, name, tags[i][1]);
-    }
+        {TM_VM_TAG_UNTIL, tm_calendar_print((c->env->now_ms(c->env) + life_ms) / 1000 * 1000, t->until)},
+        {TM_VM_TAG_RUN, t->run},
+        {"Name", o->job},
+        {TM_VM_TAG_POOL, t->pool},
+        {TM_VM_TAG_TOKEN, at == SIZE_MAX ? "" : c->vms.vms[at].token}};
+    memcpy(t->list, list, sizeof list);
 }
 
 /* A zone has a letter behind its region's number. */
-static bool is_zone(const char *text)
+bool tm_aws__is_zone(const char *text)
 {
     size_t length = strlen(text);
     return length > 1 && text[length - 1] >= 'a' && text[length - 1] <= 'z';
@@ -149,57 +154,130 @@ static bool is_zone_id(const char *text)
     return strstr(text, "-az") != NULL;
 }
 
-static void put_machine(struct tm_aws__cloud *c, const struct tm_cloud_pool *pool, struct tm_ec2_call *call)
+/* What a VM is, wherever it comes from. `stem`: "" or "LaunchTemplateData.". */
+static void put_machine(struct tm_aws__cloud *c, const char *stem, struct tm_ec2_call *call)
 {
     const struct tm_aws_options *o = &c->options;
-    tm_ec2__put(call, "ImageId", c->image);
+    char size[24];
+    (void)snprintf(size, sizeof size, "%" PRId64, o->disk_gb);
+    const struct {
+        const char *name;
+        const char *value; /* NULL: not said */
+    } rows[] = {{"ImageId", c->image},
+                {"InstanceInitiatedShutdownBehavior", "terminate"},
+                {"MetadataOptions.HttpTokens", "required"},
+                {"MetadataOptions.HttpPutResponseHopLimit", "1"},
+                {"SecurityGroupId.1", c->group[0] != '\0' ? c->group : NULL},
+                {"IamInstanceProfile.Name", o->profile},
+                {"BlockDeviceMapping.1.DeviceName", o->disk_gb > 0 ? "/dev/sda1" : NULL},
+                {"BlockDeviceMapping.1.Ebs.VolumeSize", o->disk_gb > 0 ? size : NULL},
+                {"BlockDeviceMapping.1.Ebs.VolumeType", o->disk_gb > 0 ? "gp3" : NULL},
+                {"BlockDeviceMapping.1.Ebs.DeleteOnTermination", o->disk_gb > 0 ? "true" : NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char name[96];
+        if (rows[i].value == NULL) continue;
+        (void)snprintf(name, sizeof name, "%s%s", stem, rows[i].name);
+        tm_ec2__put(call, name, rows[i].value);
+    }
+}
+
+/* One type, in one place or wherever AWS puts it. */
+static void put_single(struct tm_aws__cloud *c, const struct tm_cloud_pool *pool, struct tm_ec2_call *call)
+{
     tm_ec2__put(call, "InstanceType", pool->type);
     tm_ec2__put(call, "MinCount", "1");
     tm_ec2__put(call, "MaxCount", "1");
-    tm_ec2__put(call, "InstanceInitiatedShutdownBehavior", "terminate");
-    tm_ec2__put(call, "MetadataOptions.HttpTokens", "required");
-    tm_ec2__put(call, "MetadataOptions.HttpPutResponseHopLimit", "1");
-    if (o->subnet != NULL) tm_ec2__put(call, "SubnetId", o->subnet);
-    if (o->security_group != NULL) tm_ec2__put(call, "SecurityGroupId.1", o->security_group);
-    if (o->profile != NULL) tm_ec2__put(call, "IamInstanceProfile.Name", o->profile);
+    if (c->options.subnet != NULL) tm_ec2__put(call, "SubnetId", c->options.subnet);
     if (is_zone_id(pool->zone))
         tm_ec2__put(call, "Placement.AvailabilityZoneId", pool->zone);
-    else if (is_zone(pool->zone))
+    else if (tm_aws__is_zone(pool->zone))
         tm_ec2__put(call, "Placement.AvailabilityZone", pool->zone);
     if (pool->kind == TM_INSTANCE_SPOT) {
         tm_ec2__put(call, "InstanceMarketOptions.MarketType", "spot");
         tm_ec2__put(call, "InstanceMarketOptions.SpotOptions.SpotInstanceType", "one-time");
         tm_ec2__put(call, "InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior", "terminate");
     }
-    if (o->disk_gb > 0) {
-        char size[24];
-        (void)snprintf(size, sizeof size, "%" PRId64, o->disk_gb);
-        tm_ec2__put(call, "BlockDeviceMapping.1.DeviceName", "/dev/sda1");
-        tm_ec2__put(call, "BlockDeviceMapping.1.Ebs.VolumeSize", size);
-        tm_ec2__put(call, "BlockDeviceMapping.1.Ebs.VolumeType", "gp3");
-        tm_ec2__put(call, "BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true");
-    }
 }
 
-int tm_aws__make_run(struct tm_aws__cloud *c, size_t at, struct tm_ec2_call *call, struct tm_error *e)
+/* A fleet takes user data, group and tags from a launch template alone: one for this VM, which goes as soon as the VM
+ * is there. */
+static int put_template(struct tm_aws__cloud *c, size_t at, const struct tags *tags, struct tm_ec2_call *call,
+                        struct tm_error *e)
+{
+    static const char stem[] = "LaunchTemplateData.";
+    tm_ec2__put(call, "LaunchTemplateName", c->vms.vms[at].token);
+    tm_aws__put_tags(call, "", 1, "launch-template", tags->list, TAGS);
+    put_machine(c, stem, call);
+    tm_aws__put_tags(call, stem, 1, "instance", tags->list, TAGS);
+    tm_aws__put_tags(call, stem, 2, "volume", tags->list, TAGS);
+    return put_user_data(c, at, stem, call, e);
+}
+
+/* The words as they were written down; a second line is the second call's. */
+static int recall_words(struct tm_aws__cloud *c, const char *token, struct tm_text *first, struct tm_text *then,
+                        struct tm_error *e)
+{
+    struct tm_text all;
+    tm_text_init(&all, 2 * TM_AWS_FORM_MAX);
+    int rc = tm_aws__read_form(c, token, &all, e);
+    if (rc == 0) {
+        const char *line = strchr(tm_text_string(&all), '\n');
+        tm_text_clear(first);
+        tm_text_append(first, all.data, line != NULL ? (size_t)(line - all.data) : all.length);
+        if (line != NULL) tm_text_puts(then, line + 1);
+        rc = tm_text_status(first, e);
+    }
+    tm_text_deinit(&all);
+    return rc == 0 ? tm_text_status(then, e) : rc;
+}
+
+static int write_words(struct tm_aws__cloud *c, size_t at, const struct tm_text *first, const struct tm_text *then,
+                       struct tm_error *e)
+{
+    struct tm_text all;
+    tm_text_init(&all, 2 * TM_AWS_FORM_MAX);
+    tm_text_puts(&all, tm_text_string(first));
+    if (then->length > 0) tm_text_printf(&all, "\n%s", tm_text_string(then));
+    int rc = tm_text_status(&all, e);
+    if (rc == 0) rc = tm_aws__write_note(c, at, tm_text_string(&all), e);
+    tm_text_deinit(&all);
+    return rc;
+}
+
+int tm_aws__make_run(struct tm_aws__cloud *c, size_t at, struct tm_ec2_call *call, struct tm_text *then,
+                     struct tm_error *e)
 {
     struct tm_vm *vm = &c->vms.vms[at];
     const struct tm_cloud_pool *pool = &c->pools[c->vms.instances[at].pool];
-    tm_ec2__init(call, c->aws, NULL, "RunInstances");
+    struct tm_aws__override overrides[TM_AWS_OVERRIDES_MAX];
+    struct tags tags;
+    int64_t now_ms = (c->env->monotonic_ns(c->env) - c->start_ns) / 1000000;
+    size_t count = tm_aws__list_overrides(c, at, now_ms, overrides);
+    tm_ec2__init(call, c->aws, NULL, count > 1 ? "CreateLaunchTemplate" : "RunInstances");
+    tm_text_init(then, TM_AWS_FORM_MAX);
     call->request.tries_max = RUN_TRIES;
-    if (vm->kept) { /* asked before: the same words */
-        tm_text_clear(&call->form);
-        return tm_aws__read_form(c, vm->token, &call->form, e);
-    }
+    if (vm->kept) return recall_words(c, vm->token, &call->form, then, e); /* asked before: the same words */
     (void)snprintf(vm->token, sizeof vm->token, "tm-%016" PRIx64 "-%016" PRIx64, c->options.run,
                    c->env->random_u64(c->env));
+    fill_tags(c, at, &tags);
     tm_ec2__put(call, "ClientToken", vm->token);
-    put_machine(c, pool, call);
-    put_tags(c, at, "instance", 1, call);
-    put_tags(c, at, "volume", 2, call);
-    int rc = put_user_data(c, at, call, e);
+    int rc = 0;
+    if (count > 1) {
+        struct tm_ec2_call fleet;
+        rc = put_template(c, at, &tags, call, e);
+        tm_aws__make_fleet(c, at, overrides, count, &fleet);
+        tm_text_puts(then, tm_text_string(&fleet.form));
+        tm_ec2__deinit(&fleet);
+    } else {
+        put_machine(c, "", call);
+        put_single(c, pool, call);
+        tm_aws__put_tags(call, "", 1, "instance", tags.list, TAGS);
+        tm_aws__put_tags(call, "", 2, "volume", tags.list, TAGS);
+        rc = put_user_data(c, at, "", call, e);
+    }
     if (rc == 0) rc = tm_text_status(&call->form, e);
-    return rc == 0 ? tm_aws__write_note(c, at, tm_text_string(&call->form), e) : rc;
+    if (rc == 0) rc = tm_text_status(then, e);
+    return rc == 0 ? write_words(c, at, &call->form, then, e) : rc;
 }
 
 /* ---- the rest of EC2 ---- */
@@ -327,8 +405,49 @@ static int bring_program(struct tm_aws__cloud *c, struct tm_error *e)
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "bringing the program to the bucket");
 }
 
+static struct tm_aws__place place_of(struct tm_aws__cloud *c)
+{
+    return (struct tm_aws__place){.env = c->env, .aws = c->aws, .web = c->web};
+}
+
+static int find_group(struct tm_aws__cloud *c, struct tm_error *e)
+{
+    struct tags tags;
+    struct tm_aws__place place = place_of(c);
+    if (c->options.security_group != NULL) {
+        (void)snprintf(c->group, sizeof c->group, "%.30s", c->options.security_group);
+        return 0;
+    }
+    fill_tags(c, SIZE_MAX, &tags);
+    return tm_aws__make_group(&place, c->options.run, c->options.subnet, tags.list, TAGS_OF_RUN, c->group, e);
+}
+
 int tm_aws__prepare(struct tm_aws__cloud *c, struct tm_error *e)
 {
     int rc = bring_program(c, e);
-    return rc == 0 ? find_image(c, e) : rc;
+    if (rc == 0) rc = find_image(c, e);
+    if (rc == 0) rc = tm_aws__find_zones(c, e);
+    return rc == 0 ? find_group(c, e) : rc;
+}
+
+/* AWS keeps a group until its VMs have ended for good, which takes a while after it says that they end. */
+void tm_aws__remove_rest(struct tm_aws__cloud *c)
+{
+    char run[24];
+    struct tm_aws__place place = place_of(c);
+    struct tm_aws__beside rest = {.left = 1};
+    struct tm_error e = {.text = "its VMs have not ended yet"};
+    int64_t end_ns = c->env->monotonic_ns(c->env) + REST_MS * 1000000LL;
+    (void)snprintf(run, sizeof run, "%016" PRIx64, c->options.run);
+    for (int i = 0;; i++) {
+        int rc = tm_aws__remove_beside(&place, TM_VM_TAG_RUN, run, &rest, &e);
+        if ((rc == 0 && rest.left == 0) || c->env->monotonic_ns(c->env) >= end_ns) break;
+        if (i == 0) tm_log(TM_LOG_INFO, "waiting until AWS lets the security group of the job go");
+        c->env->sleep_ms(c->env, i < 5 ? 1000 : REST_EVERY_MS);
+    }
+    if (rest.left > 0)
+        tm_log(TM_LOG_WARN,
+               "the security group of the job could not be removed: %s; `tidemill cloud clean` does it "
+               "later (it costs nothing)",
+               e.text);
 }

@@ -73,10 +73,17 @@ static void take_prices(struct tm_aws__cloud *c, int rc, const struct tm_xml *ro
     tm_vms__all_priced(&c->vms, time_ms(c));
 }
 
-static int take_rented(struct tm_aws__cloud *c, size_t at, int rc, const struct tm_xml *root, const char *code,
-                       const struct tm_error *why, struct tm_error *e)
+static int take_rented(struct tm_aws__cloud *c, struct tm_aws__slot *slot, int rc, const struct tm_xml *root,
+                       const char *code, const struct tm_error *why, struct tm_error *e)
 {
     struct tm_vm__row row;
+    size_t at = slot->call.at;
+    bool named = strcmp(code, "InvalidLaunchTemplateName.AlreadyExistsException") == 0;
+    if (slot->then.length > 0 && (rc == 0 || named)) { /* a template, and the name is ours alone */
+        c->vms.vms[at].templated = slot->then_due = true;
+        return 0;
+    }
+    if (rc == 0 && slot->is_fleet) return tm_aws__take_fleet(c, at, root, time_ms(c), e);
     const struct tm_xml *one = rc == 0 ? tm_xml_child(root, "instancesSet/item") : NULL;
     if (one != NULL && tm_aws__read_vm(one, &row)) {
         tm_vms__rented(&c->vms, at, &row, time_ms(c));
@@ -97,7 +104,7 @@ static int take_ec2(struct tm_aws__cloud *c, struct tm_aws__slot *slot, int rc, 
     if (rc != 0) tm_debug(TM_DEBUG_CLOUD, "aws: call %d: %s", (int)slot->call.kind, own.text);
     int taken = rc == -(int)TM_ENOMEM ? tm_error_nomem(e) : 0;
     if (taken == 0 && slot->call.kind == TM_VM_DESCRIBE) taken = take_described(c, rc, root, e);
-    if (taken == 0 && slot->call.kind == TM_VM_RUN) taken = take_rented(c, slot->call.at, rc, root, code, &own, e);
+    if (taken == 0 && slot->call.kind == TM_VM_RUN) taken = take_rented(c, slot, rc, root, code, &own, e);
     if (slot->call.kind == TM_VM_PRICES) take_prices(c, rc, root);
     if (slot->call.kind == TM_VM_TERMINATE)
         tm_vms__terminated(&c->vms, slot->call.at, rc == 0 || code[0] != '\0', code, time_ms(c));
@@ -133,6 +140,23 @@ static bool is_object(const struct tm_aws__slot *slot)
     return slot->call.kind >= TM_VM_PUT_TICKET;
 }
 
+static int give_up_call(struct tm_aws__cloud *c, struct tm_aws__slot *slot, int rc, struct tm_error *e);
+
+/* The template is there: the fleet that takes it. */
+static int begin_fleet(struct tm_aws__cloud *c, struct tm_aws__slot *slot, struct tm_error *e)
+{
+    tm_ec2__init(&slot->ec2, c->aws, NULL, "CreateFleet");
+    slot->ec2.request.tries_max = 2;
+    tm_text_clear(&slot->ec2.form);
+    tm_text_puts(&slot->ec2.form, tm_text_string(&slot->then));
+    tm_text_deinit(&slot->then);
+    slot->then_due = false;
+    slot->is_fleet = true;
+    int rc = tm_ec2__begin(&slot->ec2, c->web, &slot->begun, e);
+    slot->used = rc == 0;
+    return rc == 0 ? 0 : give_up_call(c, slot, rc, e);
+}
+
 static int take_answers(struct tm_aws__cloud *c, struct tm_error *e)
 {
     int taken = 0;
@@ -149,6 +173,10 @@ static int take_answers(struct tm_aws__cloud *c, struct tm_error *e)
         }
         taken = take_ec2(c, slot, rc, &answer, &own);
         tm_ec2__deinit(&slot->ec2);
+        if (taken == 0 && slot->then_due)
+            taken = begin_fleet(c, slot, &own);
+        else
+            tm_text_deinit(&slot->then);
         if (taken != 0 && e != NULL) *e = own;
     }
     return taken;
@@ -175,17 +203,22 @@ static int make_object(struct tm_aws__cloud *c, struct tm_aws__slot *slot, struc
 
 static int make_call(struct tm_aws__cloud *c, struct tm_aws__slot *slot, struct tm_error *e)
 {
+    slot->then = (struct tm_text){.data = NULL};
+    slot->is_fleet = slot->then_due = false;
     switch (slot->call.kind) {
     case TM_VM_DESCRIBE:
         tm_aws__make_describe(c, &slot->ec2);
         return 0;
     case TM_VM_RUN:
-        return tm_aws__make_run(c, slot->call.at, &slot->ec2, e);
+        return tm_aws__make_run(c, slot->call.at, &slot->ec2, &slot->then, e);
     case TM_VM_TERMINATE:
         tm_aws__make_terminate(c, slot->call.at, &slot->ec2);
         return 0;
     case TM_VM_PRICES:
         tm_aws__make_prices(c, &slot->ec2);
+        return 0;
+    case TM_VM_DROP_TEMPLATE:
+        tm_aws__make_drop_template(c, slot->call.at, &slot->ec2);
         return 0;
     default:
         return make_object(c, slot, e);
@@ -197,6 +230,7 @@ static int give_up_call(struct tm_aws__cloud *c, struct tm_aws__slot *slot, int 
 {
     size_t at = slot->call.at;
     if (!is_object(slot)) tm_ec2__deinit(&slot->ec2);
+    tm_text_deinit(&slot->then);
     if (rc == -(int)TM_ENOMEM || rc == -(int)TM_ELIMIT) return rc;
     tm_log(TM_LOG_WARN, "AWS could not be asked, retrying: %s", e->text);
     switch (slot->call.kind) {
@@ -391,7 +425,10 @@ static struct tm_cloud_bill aws_bill(struct tm_cloud *cloud)
 static void free_all(struct tm_aws__cloud *c)
 {
     for (size_t i = 0; i < TM_AWS_CALLS_MAX; i++)
-        if (c->slots[i].used && !is_object(&c->slots[i])) tm_ec2__deinit(&c->slots[i].ec2);
+        if (c->slots[i].used) {
+            if (!is_object(&c->slots[i])) tm_ec2__deinit(&c->slots[i].ec2);
+            tm_text_deinit(&c->slots[i].then);
+        }
     tm_web_destroy(c->web);
     tm_aws_destroy(c->aws);
     tm_vms__deinit(&c->vms);
@@ -404,7 +441,7 @@ static bool is_busy(const struct tm_aws__cloud *c)
     for (size_t i = 0; i < TM_AWS_CALLS_MAX; i++)
         if (c->slots[i].used) return true;
     for (size_t i = 0; i < c->vms.count; i++)
-        if (c->vms.vms[i].log_due || c->vms.vms[i].drops_due > 0) return true;
+        if (c->vms.vms[i].log_due || c->vms.vms[i].drops_due > 0 || c->vms.vms[i].templated) return true;
     return false;
 }
 
@@ -428,6 +465,7 @@ static int aws_destroy(struct tm_cloud *cloud, struct tm_error *e)
     while (left == 0 && is_busy(c) && time_ms(c) < end_ms)
         (void)aws_next(cloud, LOOK_MS, &event, NULL);
     rc = keep_notes(c, e);
+    if (left == 0) tm_aws__remove_rest(c);
     if (left > 0 || c->vms.adopting)
         rc = tm_error_set(e, TM_EPEER,
                           "%zu instances of AWS may still be there; look with tidemill cloud list, and end them with "

@@ -24,6 +24,9 @@ static const struct {
     {"VcpuLimitExceeded", TM_VM_QUOTA, "ask for more vCPUs under Service Quotas, Amazon EC2"},
     {"InstanceLimitExceeded", TM_VM_QUOTA, "ask for more under Service Quotas, Amazon EC2"},
     {"VolumeLimitExceeded", TM_VM_QUOTA, "ask for more under Service Quotas, Amazon EBS"},
+    {"InvalidFleetConfiguration", TM_VM_ELSEWHERE, "the zone may not have this instance type: name another"},
+    {"InvalidLaunchTemplateName.", TM_VM_AGAIN, ""}, /* it was just made, and is not known everywhere */
+    {"InvalidLaunchTemplateId.", TM_VM_AGAIN, ""},
     {"RequestLimitExceeded", TM_VM_AGAIN, ""},
     {"EC2ThrottledException", TM_VM_AGAIN, ""},
     {"Throttling", TM_VM_AGAIN, ""},
@@ -81,7 +84,8 @@ const struct tm_vm__rules tm_aws__rules = {.cloud = "AWS",
                                            .advice = tm_aws__advice,
                                            .minimum_s = 60,
                                            .free_s = 3600,
-                                           .believe_ms = 60000 /* its answers lag behind */};
+                                           .believe_ms = 60000, /* its answers lag behind */
+                                           .templates = true};
 
 static enum tm_vm__phase phase_of(const char *name)
 {

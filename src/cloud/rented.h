@@ -34,6 +34,9 @@ int tm_rented_find_aws(struct tm_env *env, const struct tm_catalog *catalog, str
                        struct tm_error *e);
 /* Ends them; one that is gone already is no error. `out_ended`: how many the cloud has taken back. */
 int tm_rented_end_aws(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e);
+/* Removes what jobs (or the one of this name) have on AWS beside instances, in every region: security groups and launch
+ * templates. Waits until instances that end let theirs go. `out_left`: of those that stay. */
+int tm_rented_clear_aws(struct tm_env *env, const char *job, int *out_removed, int *out_left, struct tm_error *e);
 /* The same of a Google Cloud project, in every zone: also those that are stopped, whose disks still cost. */
 int tm_rented_find_gcp(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
                        struct tm_error *e);

@@ -1,13 +1,21 @@
 #include "base/alloc.h"
 #include "base/calendar.h"
-#include "cloud/ec2.h"
+#include "cloud/aws_beside.h"
 #include "cloud/rented.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { REGIONS_MAX = 64, AT_ONCE = 16, ITEMS_MAX = 1 << 20, ARENA_MAX = 256 << 20, IDS_EACH = 100 };
+enum {
+    REGIONS_MAX = 64,
+    AT_ONCE = 16,
+    ITEMS_MAX = 1 << 20,
+    ARENA_MAX = 256 << 20,
+    IDS_EACH = 100,
+    CLEAR_TRIES = 36,
+    CLEAR_MS = 5000
+};
 
 struct search {
     struct tm_env *env;
@@ -274,4 +282,31 @@ int tm_rented_end_aws(struct tm_env *env, const struct tm_rented_list *list, siz
     close_search(&s);
     *out_ended = ended;
     return rc != 0 ? rc : failed;
+}
+
+/* ---- beside instances ---- */
+
+int tm_rented_clear_aws(struct tm_env *env, const char *job, int *out_removed, int *out_left, struct tm_error *e)
+{
+    struct search s;
+    int removed = 0;
+    int left = 0;
+    int rc = open_search(env, &s, e);
+    if (rc == 0) rc = find_regions(&s, e);
+    for (size_t i = 0; rc == 0 && i < s.region_count; i++) {
+        const struct tm_aws__place place = {.env = env, .aws = s.aws, .web = s.web, .region = s.regions[i]};
+        struct tm_aws__beside one = {.removed = 0};
+        for (int again = 0; rc == 0 && again < CLEAR_TRIES; again++) {
+            rc = tm_aws__remove_beside(&place, TM_RENTED_TAG, job, &one, e);
+            removed += one.removed;
+            if (rc != 0 || one.left == 0) break;
+            env->sleep_ms(env, again < 5 ? CLEAR_MS / 5 : CLEAR_MS);
+        }
+        if (rc != 0) rc = tm_error_wrap(e, rc, "region %s", s.regions[i]);
+        left += one.left;
+    }
+    close_search(&s);
+    *out_removed = removed;
+    *out_left = left;
+    return rc;
 }

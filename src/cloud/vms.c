@@ -110,7 +110,8 @@ void tm_vms__priced(struct tm_vms *v, const struct tm_vm__price *price, int64_t 
         const char *zone = pool->about.zone;
         bool here = strncmp(price->zone, zone, strlen(zone)) == 0; /* of a region: any of its zones */
         if (pool->about.kind != TM_INSTANCE_SPOT || !here || strcmp(pool->about.type, price->type) != 0) continue;
-        pool->price_usd_h = price->usd_h;
+        if (pool->lowest_usd_h > 0 && pool->lowest_usd_h <= price->usd_h) continue;
+        pool->price_usd_h = pool->lowest_usd_h = price->usd_h;
     }
     for (size_t i = 0; i < v->count; i++) {
         struct tm_cloud_instance *instance = &v->instances[i];
@@ -125,6 +126,8 @@ void tm_vms__all_priced(struct tm_vms *v, int64_t now_ms)
 {
     v->pricing = false;
     v->prices_ms = now_ms + PRICES_EVERY_MS;
+    for (int i = 0; i < v->pool_count; i++)
+        v->pools[i].lowest_usd_h = 0;
 }
 
 /* ---- pools ---- */
@@ -240,6 +243,29 @@ static int drop(struct tm_vms *v, size_t at, enum tm_instance_state state, int64
     return leave(v, at, state, now_ms, e);
 }
 
+/* Is a VM of this type, in this zone, what the pool is? */
+static bool is_of_pool(const struct tm_cloud_pool *pool, const struct tm_vm__row *row)
+{
+    bool type = row->type[0] == '\0' || pool->type[0] == '\0' || strcmp(pool->type, row->type) == 0;
+    bool by_id = strstr(pool->zone, "-az") != NULL; /* AWS's answer has the zone's name */
+    return type && (row->zone[0] == '\0' || by_id || strncmp(row->zone, pool->zone, strlen(pool->zone)) == 0);
+}
+
+/* Of several pools that were asked at once, this one gave it. */
+static void settle_pool(struct tm_vms *v, size_t at, const struct tm_vm__row *row)
+{
+    struct tm_cloud_instance *instance = &v->instances[at];
+    if (!v->rules->templates || instance->kind != TM_INSTANCE_SPOT || is_of_pool(&v->pools[instance->pool].about, row))
+        return;
+    for (int pass = 0; pass < 2; pass++) /* one that lacks some first */
+        for (int i = 0; i < v->pool_count; i++) {
+            const struct tm_cloud_pool *about = &v->pools[i].about;
+            if (about->kind != TM_INSTANCE_SPOT || !is_of_pool(about, row) || (pass == 0 && !lacks(v, i))) continue;
+            instance->pool = i;
+            return;
+        }
+}
+
 /* The cloud names it. */
 static void see(struct tm_vms *v, size_t at, const struct tm_vm__row *row, int64_t now_ms)
 {
@@ -251,6 +277,7 @@ static void see(struct tm_vms *v, size_t at, const struct tm_vm__row *row, int64
     if (row->address[0] != '\0') (void)snprintf(instance->host, sizeof instance->host, "%s", row->address);
     if (vm->id[0] != '\0' && vm->paid_ms != INT64_MIN) return;
     (void)snprintf(vm->id, sizeof vm->id, "%s", row->id);
+    settle_pool(v, at, row);
     vm->since_ms = vm->paid_ms = vm->boots_ms = now_ms;
     vm->retry_ms = now_ms;
     vm->kept = false;
@@ -308,6 +335,7 @@ int tm_vms__recall(struct tm_vms *v, int pool, const char *token, const char *id
     (void)snprintf(vm->token, sizeof vm->token, "%s", token);
     (void)snprintf(vm->id, sizeof vm->id, "%s", id);
     vm->adopted = vm->kept = true;
+    vm->templated = v->rules->templates && v->instances[at].kind == TM_INSTANCE_SPOT;
     vm->paid_ms = id[0] != '\0' ? INT64_MIN : 0; /* not known until the cloud names it */
     if (id[0] != '\0') vm->step = TM_VM_BOOTS;
     return 0;
@@ -420,6 +448,12 @@ void tm_vms__follow(struct tm_vms *v, size_t at, int64_t wait_ms, int64_t now_ms
     v->vms[at].follow_ms = now_ms + wait_ms;
 }
 
+int tm_vms__pool_refused(struct tm_vms *v, int pool, const char *code, int64_t now_ms, struct tm_error *e)
+{
+    block(v, pool, now_ms, v->rules->remedy_of(code) == TM_VM_QUOTA ? QUOTA_MS : BLOCK_MS);
+    return tell_missing(v, pool, now_ms, e);
+}
+
 /* One that nobody here knows of: an earlier program's, whose notes were lost; else it is ended. */
 static int take_unknown(struct tm_vms *v, const struct tm_vm__row *row, int64_t now_ms, struct tm_error *e)
 {
@@ -430,6 +464,7 @@ static int take_unknown(struct tm_vms *v, const struct tm_vm__row *row, int64_t 
     if (rc != 0) return rc;
     (void)snprintf(v->vms[at].token, sizeof v->vms[at].token, "%s", row->token);
     v->vms[at].adopted = true;
+    v->vms[at].templated = v->rules->templates && v->instances[at].kind == TM_INSTANCE_SPOT;
     see(v, at, row, now_ms);
     return pool_known && v->adopting ? 0 : drop(v, at, TM_INSTANCE_RELEASED, now_ms, e);
 }
@@ -499,7 +534,7 @@ void tm_vms__terminated(struct tm_vms *v, size_t at, bool answered, const char *
 
 /* ---- calls ---- */
 
-static bool may_ask(const struct tm_vms *v, int pool, int64_t now_ms)
+bool tm_vms__may_ask(const struct tm_vms *v, int pool, int64_t now_ms)
 {
     return v->pools[pool].retry_ms <= now_ms && lacks(v, pool);
 }
@@ -508,6 +543,12 @@ static bool may_ask(const struct tm_vms *v, int pool, int64_t now_ms)
 static bool is_asking(const struct tm_vm *vm)
 {
     return vm->id[0] == '\0' && !vm->over && !vm->calling;
+}
+
+/* Its launch template has done its work. */
+static bool has_template(const struct tm_vm *vm)
+{
+    return vm->templated && !vm->calling && (vm->id[0] != '\0' || vm->over);
 }
 
 static bool wants_prices(const struct tm_vms *v)
@@ -530,6 +571,11 @@ static bool find_call(struct tm_vms *v, int64_t now_ms, struct tm_vm__call *out)
         if (is_asking(vm) && vm->retry_ms <= now_ms) {
             out->kind = TM_VM_RUN;
             vm->calling = true;
+            return true;
+        }
+        if (has_template(vm)) {
+            out->kind = TM_VM_DROP_TEMPLATE;
+            vm->templated = false;
             return true;
         }
         if (vm->ticket_due && vm->step == TM_VM_BOOTS && vm->retry_ms <= now_ms) {
@@ -568,7 +614,7 @@ int tm_vms__next(struct tm_vms *v, int64_t now_ms, struct tm_vm__call *out, bool
     *out_due = true;
     if (find_call(v, now_ms, out)) return 0;
     for (int i = 0; i < v->pool_count; i++) {
-        if (!may_ask(v, i, now_ms)) continue;
+        if (!tm_vms__may_ask(v, i, now_ms)) continue;
         out->kind = TM_VM_RUN;
         int rc = add(v, i, now_ms, &out->at, e);
         if (rc == 0) v->vms[out->at].calling = true;
@@ -591,7 +637,7 @@ int tm_vms__next(struct tm_vms *v, int64_t now_ms, struct tm_vm__call *out, bool
 static int64_t vm_due_ms(const struct tm_vms *v, const struct tm_vm *vm)
 {
     int64_t due_ms = INT64_MAX;
-    if (vm->log_due || vm->drops_due > 0) return 0;
+    if (vm->log_due || vm->drops_due > 0 || has_template(vm)) return 0;
     if (vm->over) return due_ms;
     if (!v->looking) due_ms = v->look_ms;
     due_ms = earlier(due_ms, vm->follow_ms);

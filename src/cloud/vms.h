@@ -1,10 +1,12 @@
 /* VMs that a cloud rents by calls, as instances: which call is due, and what its answer means. Nothing here asks
  * anybody or reads a clock, so a test can be the cloud. AWS (aws_cloud.c) and Azure (azure_cloud.c) are on it.
  *
- * One VM is one call with a token of its own, which is written down before. A call without an answer is made again with
- * the same token and the same words: the cloud then names the VM that it has started, or starts it. What an earlier
- * program of this run left is adopted: its VMs are instances again, under new numbers, and get new tickets. A VM of
- * this run that is not wanted is ended, and asked for until the cloud says that it has gone.
+ * One VM is one call with a token of its own, which is written down before. Where several pools were asked at once, the
+ * one that gave it is known when the cloud names it. A call
+ * without an answer is made again with the same token and the same words: the cloud then names the VM that it has
+ * started, or starts it. What an earlier program of this run left is adopted: its VMs are instances again, under new
+ * numbers, and get new tickets. A VM of this run that is not wanted is ended, and asked for until the cloud says that
+ * it has gone.
  *
  * The bill is by the cloud's rules (tm_vm__rules): each second at the price of its moment, at least so many, and
  * nothing for a spot instance that is taken back soon after it came. */
@@ -38,6 +40,7 @@ struct tm_vm__rules {
     int64_t minimum_s;                       /* of a VM are billed in any case */
     int64_t free_s;                          /* a spot instance that is taken back within so long costs nothing */
     int64_t believe_ms;                      /* what the cloud does not name for so long is not there */
+    bool templates; /* spot VMs may come from a call to several pools, by a template of their own that is to go */
 };
 
 enum tm_vm__phase {
@@ -77,7 +80,8 @@ struct tm_vm__pool {
     int missing; /* as was told */
     int failures;
     int64_t retry_ms;
-    double price_usd_h; /* now; NaN: not known */
+    double price_usd_h;  /* now; NaN: not known */
+    double lowest_usd_h; /* of the zones in the answer that is being read; 0: none so far */
 };
 
 enum tm_vm__step { TM_VM_ASKED, TM_VM_BOOTS, TM_VM_HERE, TM_VM_GONE };
@@ -94,6 +98,7 @@ struct tm_vm {
     bool ticket_due; /* a new one is to be put where it looks for it */
     bool log_due;    /* its output is to be fetched */
     int drops_due;   /* of objects in the bucket */
+    bool templated;  /* there may be a launch template of its token */
     bool kept;       /* it is written down as it is now: whoever does that sets it ... */
     bool dropped;    /* ... and that it is not any more */
     int tries;
@@ -114,7 +119,8 @@ enum tm_vm__call_kind {
     TM_VM_TERMINATE,
     TM_VM_PRICES,
     TM_VM_FOLLOW, /* how an operation of the cloud's goes that began with a call */
-    TM_VM_PUT_TICKET,
+    TM_VM_DROP_TEMPLATE,
+    TM_VM_PUT_TICKET, /* from here on: objects in the bucket */
     TM_VM_GET_LOG,
     TM_VM_DROP, /* what it left in the bucket */
     TM_VM_CALL_KINDS
@@ -163,11 +169,16 @@ int64_t tm_vms__due_ms(const struct tm_vms *v);
 /* What time alone brings: VMs that never joined. */
 int tm_vms__tick(struct tm_vms *v, int64_t now_ms, struct tm_error *e);
 
-/* Answers. The call gave this VM. */
+/* May one of this pool be asked for now? */
+bool tm_vms__may_ask(const struct tm_vms *v, int pool, int64_t now_ms);
+
+/* Answers. This VM was given. */
 void tm_vms__rented(struct tm_vms *v, size_t at, const struct tm_vm__row *row, int64_t now_ms);
 /* It was refused with this code; "": there was no answer. An error: nothing can be rented with this. */
 int tm_vms__refused(struct tm_vms *v, size_t at, const char *code, const char *words, int64_t now_ms,
                     struct tm_error *e);
+/* Of several pools that were asked in one call, this one had nothing, for the reason of this code. */
+int tm_vms__pool_refused(struct tm_vms *v, int pool, const char *code, int64_t now_ms, struct tm_error *e);
 /* The call could not even be made: later. */
 void tm_vms__unmade(struct tm_vms *v, size_t at, int64_t now_ms);
 /* It was refused, or its operation has failed, and something of it may be there all the same: that is ended, and paid

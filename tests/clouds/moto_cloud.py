@@ -8,7 +8,9 @@ input. Beside moto it has
   - RunInstances and CreateFleet that keep their promise for a ClientToken: the same token, the same instances; with other
     words it is refused
   - presigned URLs whose signature and time are checked: tampered with or too old, they are refused
-  - user data of more than 16 KB is refused; spot prices that are not nothing
+  - user data of more than 16 KB is refused
+  - a market (moto_market.py): POST /tidemill/price, /tidemill/capacity; groups that stay while they have members
+  - GET /tidemill/beside: security groups of ours, and launch templates
   - POST /tidemill/fail {"match": TEXT, "times": N, "status": S, "body": XML, "headers": {...}, "how": "answer"|"cut"|"lost"}:
     the next N requests whose "METHOD PATH?QUERY BODY" holds TEXT are answered so, or cut off in the middle; lost: what they
     rent is rented, and the answer does not come
@@ -42,6 +44,9 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.utils import generic_filter  # noqa: F401 (loads the backend)
 from werkzeug.serving import make_server, WSGIRequestHandler
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import moto_market
+moto_market.patch()
 moto = DomainDispatcherApplication(create_backend_app)
 lock = threading.Lock()
 faults, tokens, calls = [], {}, {}
@@ -85,13 +90,6 @@ def presigned(environ, query, body, start):
     return answer(start, 200 if found else 404, found.value if found else "<Error><Code>NoSuchKey</Code></Error>")
 
 
-def prices(form):
-    one = "<item><instanceType>{}</instanceType><availabilityZone>us-east-1{}</availabilityZone><spotPrice>0.92</spotPrice></item>"
-    types = [v[0] for k, v in form.items() if k.startswith("InstanceType.")]
-    items = "".join(one.format(t, z) for t in types for z in "abcdef")
-    return f"<R><spotPriceHistorySet>{items}</spotPriceHistorySet></R>"
-
-
 def answer(start, status, body, headers=()):
     data = body.encode() if isinstance(body, str) else body
     start(f"{status} x", [("Content-Length", str(len(data))), *headers])
@@ -118,6 +116,14 @@ def control(path, body, start):
         said = hypervisor.control(path, order)
         if said is not None:
             return answer(start, 200, json.dumps(said) + "\n")
+    said = moto_market.control(path, order)
+    if said is not None:
+        return answer(start, 200, json.dumps(said) + "\n")
+    if path == "/tidemill/beside":
+        backends = ec2_backends["123456789012"].values()
+        groups = [g.name for b in backends for g in b.describe_security_groups() if g.name.startswith("tidemill-")]
+        templates = [t.name for b in backends for t in b.describe_launch_templates()]
+        return answer(start, 200, json.dumps({"groups": groups, "templates": templates}) + "\n")
     if path == "/tidemill/fail":
         with lock:
             faults.append(order)
@@ -144,6 +150,11 @@ def planted(line):
     return None
 
 
+def region_of(environ):
+    scope = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].split("/")
+    return scope[2] if len(scope) > 2 else "us-east-1"
+
+
 def app(environ, start):
     length = int(environ.get("CONTENT_LENGTH") or 0)
     body = environ["wsgi.input"].read(length) if length else b""
@@ -165,20 +176,30 @@ def app(environ, start):
         return answer(start, fault["status"], fault.get("body", ""), list(fault.get("headers", {}).items()))
     if "X-Amz-Signature=" in query:
         return presigned(environ, query, body, start)
+    region = region_of(environ)
     if action == "DescribeSpotPriceHistory":
-        return answer(start, 200, prices(form))
+        return answer(start, 200, moto_market.price_history(form, region))
+    if action == "GetSpotPlacementScores":
+        return answer(start, 200, moto_market.scores(form, region))
+    if action == "DeleteSecurityGroup" and moto_market.is_group_held(ec2_backends["123456789012"][region], form["GroupId"][0]):
+        return answer(start, 400, refusal("DependencyViolation", "the group has members"))
     token = form.get("ClientToken", [None])[0]
-    if token and action in ("RunInstances", "CreateFleet"):
+    if token and action in ("RunInstances", "CreateFleet", "CreateLaunchTemplate"):
         with lock:
             words, kept = tokens.get((action, token), (None, None))
         if kept and words != body:
             return answer(start, 400, refusal("IdempotentParameterMismatch", "the token was used with other parameters"))
         if kept:
             return answer(start, 200, kept, [("Content-Type", "text/xml")])
-        if len(base64.b64decode(form.get("UserData", [""])[0])) > 16384:
+        data = form.get("UserData", form.get("LaunchTemplateData.UserData", [""]))
+        if len(base64.b64decode(data[0])) > 16384:
             return answer(start, 400, refusal("InvalidParameterValue", "User data is limited to 16384 bytes"))
         status = []
         out = b"".join(moto(environ, lambda s, h, e=None: status.extend([s, h])))
+        if action == "CreateFleet":
+            out = out.replace(b"</CreateFleetResponse>", f"<errorSet>{moto_market.fleet_errors(token)}</errorSet>"
+                              "</CreateFleetResponse>".encode())
+            status[1] = [(k, v) for k, v in status[1] if k.lower() != "content-length"] + [("Content-Length", str(len(out)))]
         if status[0].startswith("200"):
             with lock:
                 tokens[(action, token)] = (body, out)

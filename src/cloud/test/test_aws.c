@@ -283,12 +283,16 @@ static void test_adoption(void **state)
     v.pricing = true;
     near(tm_vms__bill(&v, 0).usd[0], 0.03 + 0.06);
     size_t first = call(&v, 0, TM_VM_RUN); /* the same words again, whether it is wanted or not */
+    for (int i = 0; i < 2; i++) { /* of those that are known there may be templates; their old tickets are void */
+        (void)call(&v, 0, TM_VM_DROP_TEMPLATE);
+        (void)call(&v, 0, TM_VM_PUT_TICKET);
+    }
     assert_int_equal(v.instances[first].id, 10);
     struct tm_vm__row row = row_of("i-1", TM_VM_RUNS);
     row.launched_ms = v.begin_utc_ms - 5000;
     tm_vms__rented(&v, first, &row, 100);
-    for (int i = 0; i < 3; i++)
-        (void)call(&v, 100, TM_VM_PUT_TICKET);
+    (void)call(&v, 100, TM_VM_DROP_TEMPLATE);
+    (void)call(&v, 100, TM_VM_PUT_TICKET);
     no_call(&v, 100);
     tm_vms__want(&v, 0, 2, 200);
     size_t ended = call(&v, 200, TM_VM_TERMINATE);
@@ -296,6 +300,41 @@ static void test_adoption(void **state)
     no_call(&v, 300);
     assert_int_equal(v.instances[ended].state, TM_INSTANCE_RELEASED);
     assert_int_equal(tm_vms__left(&v), 3); /* until AWS says that it has gone */
+    tm_vms__deinit(&v);
+}
+
+/* Two spot pools are asked in one call: the one that gave it is told by what AWS names; the other one's refusal is a
+ * fact all the same. The template goes. */
+static void test_fleet(void **state)
+{
+    (void)state;
+    struct tm_vms v;
+    begin(&v);
+    settle(&v);
+    v.pools[1].about.kind = TM_INSTANCE_SPOT;
+    (void)snprintf(v.pools[1].about.type, sizeof v.pools[1].about.type, "u");
+    tm_vms__want(&v, 0, 1, 0);
+    tm_vms__want(&v, 1, 2, 0);
+    size_t at = call(&v, 0, TM_VM_RUN);
+    assert_int_equal(v.instances[at].pool, 0);
+    assert_true(tm_vms__may_ask(&v, 1, 0));
+    v.vms[at].templated = true;
+    struct tm_vm__row row = row_of("i-a", "pending");
+    (void)snprintf(row.type, sizeof row.type, "u");
+    tm_vms__rented(&v, at, &row, 0);
+    assert_int_equal(v.instances[at].pool, 1);
+    assert_int_equal(tm_vms__pool_refused(&v, 0, "InsufficientInstanceCapacity", 0, NULL), 0);
+    struct tm_cloud_event event = next_event(&v, TM_CLOUD_REFUSED);
+    assert_true(event.pool == 0 && event.count == 1);
+    assert_int_equal(call(&v, 0, TM_VM_DROP_TEMPLATE), at);
+    assert_int_equal(v.instances[call(&v, 0, TM_VM_RUN)].pool, 1); /* pool 0 waits */
+    assert_true(!tm_vms__may_ask(&v, 0, 0) && tm_vms__may_ask(&v, 0, 300000));
+    /* of a pool's zones the cheapest is its price */
+    static const double usd_h[] = {2, 1, 3};
+    for (int i = 0; i < 3; i++)
+        tm_vms__priced(&v, &(struct tm_vm__price){.type = "u", .zone = "us-east-1b", .usd_h = usd_h[i]}, 0);
+    tm_vms__all_priced(&v, 0);
+    near(v.pools[1].price_usd_h, 1);
     tm_vms__deinit(&v);
 }
 
@@ -371,5 +410,5 @@ static void test_no_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_remedies), TM_TEST(test_rows), TM_TEST(test_user_data), TM_TEST(test_life),
-             TM_TEST(test_refusals), TM_TEST(test_mismatch), TM_TEST(test_adoption), TM_TEST(test_dropped_on_its_way),
-             TM_TEST(test_patience), TM_TEST(test_no_memory))
+             TM_TEST(test_refusals), TM_TEST(test_mismatch), TM_TEST(test_adoption), TM_TEST(test_fleet),
+             TM_TEST(test_dropped_on_its_way), TM_TEST(test_patience), TM_TEST(test_no_memory))
