@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/debug.h"
 #include "web/aws_credentials.h"
+#include "web/tape.h"
 #include "web/xml.h"
 
 #include <assert.h>
@@ -39,8 +40,11 @@ static int find_region(struct tm_env *env, const char *given, char out[64], stru
 {
     const char *found = given;
     char of_profile[64] = "";
+    char of_tape[64];
+    tm_tape__region(of_tape);
     if (found == NULL) found = set_variable(env, "AWS_REGION");
     if (found == NULL) found = set_variable(env, "AWS_DEFAULT_REGION");
+    if (found == NULL && of_tape[0] != '\0') found = of_tape;
     if (found == NULL) {
         int rc = tm_aws_profile__setting(env, "region", of_profile, sizeof of_profile, e);
         if (rc != 0) return rc;
@@ -263,6 +267,7 @@ int tm_aws_create(struct tm_env *env, const char *region, struct tm_aws **out, s
         tm_aws_destroy(aws);
         return rc;
     }
+    tm_tape__note_region(aws->region);
     *out = aws;
     return 0;
 }

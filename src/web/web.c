@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/debug.h"
 #include "base/number.h"
+#include "web/tape.h"
 
 #include <assert.h>
 #include <curl/curl.h>
@@ -23,7 +24,7 @@ enum {
 
 static const int64_t ms_ns = 1000000;
 
-enum call_state { CALL_TRIES, CALL_PAUSES, CALL_DONE };
+enum call_state { CALL_TRIES, CALL_PLAYED, CALL_PAUSES, CALL_DONE };
 
 struct tm_web_call {
     struct tm_web *web;
@@ -35,6 +36,7 @@ struct tm_web_call {
     CURL *easy;
     struct curl_slist *headers;
     struct tm_web_answer answer;
+    char *asked; /* what goes on a tape; NULL: there is none */
     bool too_long;
     int rc;
     struct tm_error error;
@@ -202,6 +204,8 @@ static void clear_try(struct tm_web_call *call)
         curl_easy_cleanup(call->easy);
     }
     curl_slist_free_all(call->headers);
+    tm_free(call->asked);
+    call->asked = NULL;
     call->easy = NULL;
     call->headers = NULL;
 }
@@ -315,6 +319,15 @@ static int begin_try(struct tm_web_call *call, int64_t left_ms, struct tm_error 
     int rc = call->request.prepare(call->request.context, &url, &lines, e);
     if (rc == 0) rc = tm_text_status(&url, e);
     if (rc == 0) rc = tm_text_status(&lines, e);
+    if (rc == 0)
+        call->asked = tm_tape__describe(call->request.method, tm_text_string(&url), tm_text_string(&lines),
+                                        call->request.body, call->request.length);
+    if (rc == 0 && tm_tape__is_replayed()) {
+        call->state = CALL_PLAYED; /* the next step has it */
+        tm_text_deinit(&url);
+        tm_text_deinit(&lines);
+        return 0;
+    }
     if (rc == 0 && add_headers(call, &lines) != 0) rc = tm_error_nomem(e);
     if (rc == 0 && (call->easy = curl_easy_init()) == NULL) rc = tm_error_nomem(e);
     if (rc == 0 && set_options(call, tm_text_string(&url), left_ms) != CURLE_OK) rc = tm_error_nomem(e);
@@ -370,22 +383,13 @@ static bool is_temporary(int rc, int status)
     return rc == 0 && (status == 429 || status == 500 || status == 502 || status == 503 || status == 504);
 }
 
-/* A try is over: another one, or the call is. */
-static void end_try(struct tm_web_call *call, CURLcode result)
+/* A try is over, with an answer or our error: another one, or the call is. */
+static void settle(struct tm_web_call *call, int rc)
 {
     struct tm_web *web = call->web;
     struct tm_web_answer *answer = &call->answer;
     const struct tm_web_request *r = &call->request;
-    long status = 0;
-    int rc = judge(call, result);
-    (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
-    answer->status = rc == 0 ? (int)status : 0;
-    if (tm_debug_is_on(TM_DEBUG_WEB)) { /* nothing of the query or the headers: there are secrets in them */
-        char *url = NULL;
-        (void)curl_easy_getinfo(call->easy, CURLINFO_EFFECTIVE_URL, &url);
-        tm_debug(TM_DEBUG_WEB, "%s %.*s, try %d: %d %s", r->method, url == NULL ? 0 : (int)strcspn(url, "?"),
-                 url == NULL ? "" : url, answer->tries, answer->status, rc == 0 ? "" : call->error.text);
-    }
+    tm_tape__keep(call->asked, rc, call->error.text, answer);
     clear_try(call);
     bool again = is_temporary(rc, answer->status);
     if (rc == 0 && answer->status >= 300 && r->again != NULL && r->again(r->context, answer)) again = true;
@@ -397,6 +401,35 @@ static void end_try(struct tm_web_call *call, CURLcode result)
     }
     call->next_ns = next_ns;
     call->state = CALL_PAUSES;
+}
+
+static void end_try(struct tm_web_call *call, CURLcode result)
+{
+    struct tm_web_answer *answer = &call->answer;
+    long status = 0;
+    int rc = judge(call, result);
+    (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
+    answer->status = rc == 0 ? (int)status : 0;
+    if (tm_debug_is_on(TM_DEBUG_WEB)) { /* nothing of the query or the headers: there are secrets in them */
+        char *url = NULL;
+        (void)curl_easy_getinfo(call->easy, CURLINFO_EFFECTIVE_URL, &url);
+        tm_debug(TM_DEBUG_WEB, "%s %.*s, try %d: %d %s", call->request.method, url == NULL ? 0 : (int)strcspn(url, "?"),
+                 url == NULL ? "" : url, answer->tries, answer->status, rc == 0 ? "" : call->error.text);
+    }
+    settle(call, rc);
+}
+
+/* A try that is answered from a tape. */
+static void play(struct tm_web_call *call)
+{
+    struct tm_web_answer *answer = &call->answer;
+    int rc = tm_tape__play(call->asked, answer, &call->error);
+    size_t length = answer->body.length;
+    if (rc == 0 && call->request.into != NULL && answer->status >= 200 && answer->status < 300) {
+        answer->received = length < call->request.room ? length : call->request.room;
+        memcpy(call->request.into, tm_text_string(&answer->body), answer->received);
+    }
+    settle(call, rc);
 }
 
 /* ---- all calls ---- */
@@ -423,7 +456,10 @@ void tm_web_step(struct tm_web *web)
     assert(web != NULL);
     int left = 0;
     for (struct tm_web_call *call = web->calls; call != NULL; call = call->next)
-        if (call->state == CALL_PAUSES && now_ns(web) >= call->next_ns) try_now(call);
+        if (call->state == CALL_PLAYED)
+            play(call);
+        else if (call->state == CALL_PAUSES && now_ns(web) >= call->next_ns)
+            try_now(call);
     drive_sockets(web);
     for (CURLMsg *news = NULL; (news = curl_multi_info_read(web->multi, &left)) != NULL;) {
         char *call = NULL;
@@ -447,7 +483,10 @@ size_t tm_web_watch(struct tm_web *web, struct tm_watch *watches, size_t max, in
                                                                              : TM_WATCH_BOTH};
     }
     for (const struct tm_web_call *call = web->calls; call != NULL; call = call->next)
-        if (call->state == CALL_PAUSES && call->next_ns < until) until = call->next_ns;
+        if (call->state == CALL_PLAYED)
+            until = 0;
+        else if (call->state == CALL_PAUSES && call->next_ns < until)
+            until = call->next_ns;
     int64_t wait_ns = until == INT64_MAX ? INT64_MAX : until - now_ns(web);
     *out_wait_ms = wait_ns == INT64_MAX ? INT64_MAX : wait_ns <= 0 ? 0 : (wait_ns + ms_ns - 1) / ms_ns;
     return count;
