@@ -5,6 +5,8 @@
 #include "base/table.h"
 #include "cli/cloud_accounts.h"
 #include "cli/commands.h"
+#include "cli/web_tape.h"
+#include "cloud/rented.h"
 #include "market/catalog.h"
 #include "store/copy_store.h"
 
@@ -17,11 +19,13 @@ static const char *const emit_names[] = {"policy", NULL};
 
 static const struct tm_option list_options[] = {
     {.name = "job", .value = "NAME", .help = "only what was rented for the job of this name"},
+    TM_TAPE_OPTIONS,
     {.name = NULL},
 };
 static const struct tm_option clean_options[] = {
     {.name = "job", .value = "NAME", .help = "only what was rented for the job of this name"},
     {.name = "yes", .letter = 'y', .help = "do not ask"},
+    TM_TAPE_OPTIONS,
     {.name = NULL},
 };
 static const struct tm_option check_options[] = {
@@ -33,6 +37,7 @@ static const struct tm_option check_options[] = {
      .value = "WHAT",
      .help = "print the least permissions, as the cloud's own tools take them",
      .choices = emit_names},
+    TM_TAPE_OPTIONS,
     {.name = NULL},
 };
 
@@ -168,7 +173,8 @@ static int print_table(struct tm_cli *cli, const struct tm_rented_list *list, st
 static int run_list(struct tm_cli *cli, struct tm_error *e)
 {
     struct tm_rented_list list = {.items = NULL};
-    int rc = find(cli, &list, e);
+    int rc = tm_cmd_open_tape(cli, e);
+    if (rc == 0) rc = find(cli, &list, e);
     if (rc == 0 && cli->json) print_json(&list, &cli->out);
     if (rc == 0 && !cli->json) rc = print_table(cli, &list, e);
     tm_rented_list_deinit(&list);
@@ -194,6 +200,7 @@ static int clear_beside(struct tm_cli *cli, struct tm_error *e)
 {
     int removed = 0;
     int left = 0;
+    if (!is_asked(cli, tm_cloud_kind_at(0))) return 0; /* AWS alone has such */
     int rc = tm_rented_clear_aws(cli->env, tm_given_text(cli, "job"), &removed, &left, e);
     if (rc == 0 && removed > 0) tm_log(TM_LOG_INFO, "%d security groups and launch templates were removed", removed);
     if (rc == 0 && left > 0)
@@ -210,7 +217,8 @@ static int run_clean(struct tm_cli *cli, struct tm_error *e)
     struct tm_rented_list left = {.items = NULL};
     struct tm_jsonout json;
     size_t ended = 0;
-    int rc = find(cli, &list, e);
+    int rc = tm_cmd_open_tape(cli, e);
+    if (rc == 0) rc = find(cli, &list, e);
     if (rc == 0) rc = confirm(cli, &list, e);
     if (rc == 0) rc = end_all(cli, &list, &ended, e);
     if (rc == 0) rc = find(cli, &left, e); /* what the cloud says counts, not what it answered */
@@ -298,7 +306,8 @@ static int run_check(struct tm_cli *cli, struct tm_error *e)
         tm_text_puts(&cli->out, kind->policy());
         return 0;
     }
-    rc = kind->check(cli->env, image, &checks, e);
+    rc = tm_cmd_open_tape(cli, e);
+    if (rc == 0) rc = kind->check(cli->env, image, &checks, e);
     if (rc != 0) return rc;
     check_bucket(cli, kind, &checks);
     if (cli->json)

@@ -9,6 +9,7 @@
 #include "cli/run_summary.h"
 #include "cli/run_table.h"
 #include "cli/run_traces.h"
+#include "cli/web_tape.h"
 #include "job/job_changes.h"
 #include "job/job_file.h"
 #include "job/launch.h"
@@ -78,6 +79,7 @@ const struct tm_option tm_run_command_options[] = {
     {.name = "tls", .help = "TLS on loopback, too; beyond it always"},
     {.name = "dashboard", .help = "also serve the dashboard while it runs, and print the link to its page"},
     {.name = "seed", .value = "N", .help = "seed that picks which instances are preempted (1)"},
+    TM_TAPE_OPTIONS,
     {.name = NULL},
 };
 
@@ -591,7 +593,8 @@ int tm_cmd_run(struct tm_cli *cli, struct tm_error *e)
     struct run run = {.cli = cli};
     tm_run_settings_init(&run.settings);
     tm_trace_init(&run.plan.trace);
-    int rc = do_run(&run, e);
+    int rc = tm_cmd_open_tape(cli, e);
+    if (rc == 0) rc = do_run(&run, e);
     tm_run_loggers_close(run.loggers);
     tm_run_alerts_close(run.alerts);
     tm_run_traces_close(run.traces);

@@ -101,11 +101,11 @@ static void clear_json(json_t *value, int depth)
 
 static void put_json(struct tm_text *out, const char *text, size_t length)
 {
-    json_t *root = json_loadb(text, length, JSON_DECODE_ANY, NULL);
-    clear_json(root, 0);
+    json_t *root = NULL;
+    if (tm_json_load("", text, length, &root, NULL) == 0) clear_json(root, 0);
     char *words = root != NULL ? json_dumps(root, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
     tm_text_puts(out, words != NULL ? words : removed);
-    free(words);
+    tm_free(words);
     json_decref(root);
 }
 

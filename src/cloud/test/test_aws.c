@@ -319,7 +319,7 @@ static void test_fleet(void **state)
     assert_int_equal(v.instances[at].pool, 0);
     assert_true(tm_vms__may_ask(&v, 1, 0));
     v.vms[at].templated = true;
-    struct tm_vm__row row = row_of("i-a", "pending");
+    struct tm_vm__row row = row_of("i-a", TM_VM_RUNS);
     (void)snprintf(row.type, sizeof row.type, "u");
     tm_vms__rented(&v, at, &row, 0);
     assert_int_equal(v.instances[at].pool, 1);
