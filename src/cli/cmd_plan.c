@@ -9,6 +9,8 @@
 #include "cli/commands.h"
 #include "cli/knowledge_source.h"
 #include "cli/plan_report.h"
+#include "cli/web_tape.h"
+#include "cloud/aws_market.h"
 #include "job/emit_kubernetes.h"
 #include "job/planned_fleet.h"
 #include "market/trace_draw.h"
@@ -171,6 +173,7 @@ static int plan_from_file(struct tm_cli *cli, struct tm_error *e)
 /* ---- a model from the catalogue ---- */
 
 struct plan {
+    int64_t asked_ms; /* when live prices were asked for; 0: they were not */
     struct tm_cli *cli;
     struct tm_catalog catalog;
     struct tm_model model;
@@ -902,7 +905,8 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
 {
     struct tm_cli *cli = plan->cli;
     int rc = 0;
-    struct tm_plan_report report = {.planner = planner_names[planner],
+    struct tm_plan_report report = {.asked_ms = plan->asked_ms,
+                                    .planner = planner_names[planner],
                                     .other_planner =
                                         planner_names[planner == PLANNER_TIDEMILL ? PLANNER_SRIFT : PLANNER_TIDEMILL],
                                     .objective = objective_names[plan->objective],
@@ -951,6 +955,22 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
     return 0;
 }
 
+static bool is_live(void *context, const struct tm_offer *offer)
+{
+    const struct plan *plan = context;
+    return is_allowed(plan, &plan->catalog.instances[offer->instance], offer, false);
+}
+
+/* Prices of now instead of the catalogue's, where a cloud says them. */
+static int ask_prices(struct plan *plan, struct tm_error *e)
+{
+    size_t changed = 0;
+    int rc = tm_cmd_open_tape(plan->cli, e);
+    if (rc == 0) rc = tm_aws_market_live(plan->cli->env, &plan->catalog, is_live, plan, &plan->asked_ms, &changed, e);
+    if (rc == 0) tm_log(TM_LOG_INFO, "%zu offers of AWS have the spot price of now", changed);
+    return rc;
+}
+
 static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct tm_error *e)
 {
     int rc = read_job_file(plan, e);
@@ -974,6 +994,7 @@ static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct
         rc = tm_knowledge_learn(cli->env, &source, &plan->catalog, &plan->model, plan->precision, &plan->knowledge, e);
     if (rc == 0) rc = read_request(cli, plan, planner, e);
     if (rc == 0) rc = choose_judge(plan, e);
+    if (rc == 0 && tm_given(cli, "live")) rc = ask_prices(plan, e);
     if (rc == 0) rc = tm_plan_make_supply(&plan->catalog, &plan->request, &plan->supply, e);
     if (rc == 0) rc = search(plan, planner, e);
     if (rc == 0) rc = search_batches(plan, planner, e);
@@ -1032,6 +1053,8 @@ const struct tm_option tm_plan_options[] = {
     {.name = "zone", .value = "NAME,...", .help = "only these zones"},
     {.name = "instance", .value = "NAME,...", .help = "only these instance types"},
     {.name = "gpu", .value = "NAME,...", .help = "only these GPUs; Trainium and the like only if named here"},
+    {.name = "live", .help = "ask AWS for the spot prices of now (doc/clouds.md); other clouds keep the catalogue's"},
+    TM_TAPE_OPTIONS,
     {.name = "quota",
      .value = "NAME=N,...",
      .help = "at most N instances of a type, family, GPU, zone, region or cloud, or of both (us-east-1/p), or N vCPUs "

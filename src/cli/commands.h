@@ -98,4 +98,8 @@ int tm_cmd_config(struct tm_cli *cli, struct tm_error *e);
 int tm_cmd_completion(struct tm_cli *cli, struct tm_error *e);
 extern const char *const tm_completion_shells[];
 
+/* trace record (cmd_trace_record.c) */
+extern const struct tm_option tm_trace_record_options[];
+int tm_cmd_trace_record(struct tm_cli *cli, struct tm_error *e);
+
 #endif

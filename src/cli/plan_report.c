@@ -1,5 +1,6 @@
 #include "cli/plan_report.h"
 
+#include "base/calendar.h"
 #include "base/jsonout.h"
 #include "base/table.h"
 #include "base/units.h"
@@ -241,6 +242,10 @@ void tm_plan_report_json(struct tm_cli *cli, const struct tm_plan_report *report
     tm_jsonout_string(&json, "planner", report->planner);
     tm_jsonout_string(&json, "objective", report->objective);
     tm_jsonout_string(&json, "judge", report->judge);
+    if (report->asked_ms != 0) {
+        char at[TM_CALENDAR_TEXT_MAX];
+        tm_jsonout_string(&json, "prices_asked", tm_calendar_print(report->asked_ms / 1000 * 1000, at));
+    }
     tm_jsonout_integer(&json, "batch", report->request->supply.batch);
     tm_jsonout_string(&json, "batch_from", report->batch_from);
     tm_jsonout_string(&json, "input", report->request->supply.model->input);
@@ -375,6 +380,11 @@ static void put_assumptions(struct tm_cli *cli, const struct tm_plan_report *rep
                    precision_of(report, best), model->input != NULL ? model->input : "",
                    model->input != NULL && model->input[0] ? ", " : "",
                    best->prediction.recompute ? "with" : "without");
+    if (report->asked_ms != 0) {
+        char at[TM_CALENDAR_TEXT_MAX];
+        tm_text_printf(out, "Spot prices of AWS were asked for at %s.\n",
+                       tm_calendar_print(report->asked_ms / 1000 * 1000, at));
+    }
     if (report->zones_by_region)
         tm_text_puts(out,
                      "Zone names of AWS mean other zones in other accounts: every zone of the region was taken.\n");

@@ -22,6 +22,7 @@ struct tm_plan_report {
     bool for_skypilot;                      /* only of what SkyPilot offers */
     const char *batch_from;                 /* who said the batch: "as you said", "the model's", "assumed" */
     bool published;                         /* a planner of others, which looks at the price an hour alone */
+    int64_t asked_ms;                       /* when live prices were asked for (UTC); 0: they were not */
     bool zones_by_region;                   /* zone names were taken as their region */
     const struct tm_plan_answer
         *smallest; /* where the model fits nowhere that is allowed: what holds it; NULL: nothing */

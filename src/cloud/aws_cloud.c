@@ -302,12 +302,19 @@ static int start_calls(struct tm_aws__cloud *c, struct tm_error *e)
     return 0;
 }
 
+/* A VM of a fleet has an address once AWS describes it. */
+static bool has_arrived(struct tm_aws__cloud *c, size_t at)
+{
+    const struct tm_cloud_instance *instance = &c->vms.instances[at];
+    return c->vms.vms[at].step == TM_VM_BOOTS && instance->host[0] != '\0' &&
+           c->options.has_joined(c->options.context, instance->id);
+}
+
 static int see_joined(struct tm_aws__cloud *c, struct tm_error *e)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < c->vms.count; i++)
-        if (c->vms.vms[i].step == TM_VM_BOOTS && c->options.has_joined(c->options.context, c->vms.instances[i].id))
-            rc = tm_vms__joined(&c->vms, i, time_ms(c), e);
+        if (has_arrived(c, i)) rc = tm_vms__joined(&c->vms, i, time_ms(c), e);
     return rc;
 }
 

@@ -154,6 +154,12 @@ void tm_catalog_assume_network(struct tm_catalog *catalog);
  * nothing is known of their interruptions. They become the geometric mean of what is listed and of what the other
  * spot prices are, as a share of on-demand, and are marked. */
 void tm_catalog_doubt_prices(struct tm_catalog *catalog);
+/* Prices that a cloud was asked for now, after all of the above: they come from a source of their own, "live-CLOUD".
+ * set_spot: how many offers have the price now. An offer of a whole region has the lowest of its zones; `zone` and
+ * `zone_id` are the two names that a zone has on AWS. */
+int tm_catalog_begin_live(struct tm_catalog *catalog, const char *cloud, int64_t asked_ms, struct tm_error *e);
+size_t tm_catalog_set_spot(struct tm_catalog *catalog, const char *cloud, const char *instance, const char *region,
+                           const char *zone, const char *zone_id, double usd_h);
 
 /* Has this offer left the market? Its prices are years older than the catalogue. */
 bool tm_offer_is_retired(const struct tm_catalog *catalog, const struct tm_offer *offer);

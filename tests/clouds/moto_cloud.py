@@ -179,6 +179,8 @@ def app(environ, start):
     region = region_of(environ)
     if action == "DescribeSpotPriceHistory":
         return answer(start, 200, moto_market.price_history(form, region))
+    if action == "DescribeInstanceTypeOfferings":
+        return answer(start, 200, moto_market.offerings(form, region))
     if action == "GetSpotPlacementScores":
         return answer(start, 200, moto_market.scores(form, region))
     if action == "DeleteSecurityGroup" and moto_market.is_group_held(ec2_backends["123456789012"][region], form["GroupId"][0]):

@@ -72,8 +72,15 @@ def scores(form, region):
 
 
 def zone_id(region, n):
-    first, second, number = region.split("-")
-    return f"{first}{second[0]}{number}-az{n + 1}"
+    from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
+    return next((z.zone_id for z in RegionsAndZonesBackend.zones[region] if z.name == region + ZONES[n]), "")
+
+
+def offerings(form, region):
+    """Every type that is asked for, in every zone: moto's list is old."""
+    items = "".join(f"<item><instanceType>{t}</instanceType><locationType>availability-zone</locationType>"
+                    f"<location>{region}{z}</location></item>" for t in listed(form, "Filter.1.Value") for z in ZONES)
+    return f"<R><instanceTypeOfferingSet>{items}</instanceTypeOfferingSet></R>"
 
 
 def fleet_errors(token):
