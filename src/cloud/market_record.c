@@ -85,7 +85,7 @@ static int add_event(struct recording *r, size_t at, int64_t time_ms, int count,
     trace->events[trace->event_count++] = (struct tm_trace_event){.time_ms = time_ms,
                                                                   .in = count > r->now[at] ? count - r->now[at] : 0,
                                                                   .out = count < r->now[at] ? r->now[at] - count : 0,
-                                                                  .price_usd_h = price};
+                                                                  .price_usd_h = price != r->price[at] ? price : NAN};
     r->now[at] = count;
     r->price[at] = price;
     return 0;
