@@ -5,11 +5,11 @@ Use: fakes.py FILE; writes its URL to FILE, and what was asked of it to FILE.ask
 import json, os, sys, threading, time, boto3
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-iam = boto3.client("iam")
+iam = boto3.client("iam", region_name="us-east-1")
 allow = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
 role = iam.create_role(RoleName="trainer", AssumeRolePolicyDocument=json.dumps(allow))["Role"]
 iam.put_role_policy(RoleName="trainer", PolicyName="p", PolicyDocument=json.dumps(allow))
-made = boto3.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="test")["Credentials"]
+made = boto3.client("sts", region_name="us-east-1").assume_role(RoleArn=role["Arn"], RoleSessionName="test")["Credentials"]
 KEY, SECRET, SESSION = made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"]
 asked = open(sys.argv[1] + ".asked", "w", buffering=1)
 
