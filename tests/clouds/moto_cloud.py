@@ -11,9 +11,9 @@ input. Beside moto it has
   - user data of more than 16 KB is refused
   - a market (moto_market.py): POST /tidemill/price, /tidemill/capacity; groups that stay while they have members
   - GET /tidemill/beside: security groups of ours, and launch templates
-  - POST /tidemill/fail {"match": TEXT, "times": N, "status": S, "body": XML, "headers": {...}, "how": "answer"|"cut"|"lost"}:
+  - POST /tidemill/fail {"match": TEXT, "times": N, "status": S, "body": XML, "headers": {...}, "how": "answer"|"cut"|"lost"|"slow"|"half"|"twice"}:
     the next N requests whose "METHOD PATH?QUERY BODY" holds TEXT are answered so, or cut off in the middle; lost: what they
-    rent is rented, and the answer does not come
+    rent is rented, and the answer does not come; slow: after "seconds"; half: half of the answer; twice: done twice
   - POST /tidemill/interrupt {"region": R, "id": I}: the instance goes as a spot instance does
   - POST /tidemill/lose {"address": A}: the instance of this private address has failed
   - GET /tidemill/keys/PREFIX: keys of the bucket, and uploads that were not finished
@@ -155,6 +155,25 @@ def region_of(environ):
     return scope[2] if len(scope) > 2 else "us-east-1"
 
 
+def crippled(environ, start, how):
+    """Half of the answer, and the end; or the request is done twice, as a proxy may, and the second answer counts."""
+    import io
+    body = environ["wsgi.input"].read()
+    outs = []
+    for _ in range(2 if how == "twice" else 1):
+        status = []
+        environ["wsgi.input"] = io.BytesIO(body)
+        outs.append((b"".join(app(environ, lambda s, h, e=None: status.extend([s, h]))), status))
+    out, status = outs[-1]
+    start(status[0], [(k, v) for k, v in status[1] if k.lower() != "content-length"] + [("Content-Length", str(len(out)))])
+    return [out] if how == "twice" else [out[:len(out) // 2], cut(environ)]
+
+
+def cut(environ):
+    environ["werkzeug.socket"].shutdown(socket.SHUT_WR)
+    return b""
+
+
 def app(environ, start):
     length = int(environ.get("CONTENT_LENGTH") or 0)
     body = environ["wsgi.input"].read(length) if length else b""
@@ -172,6 +191,11 @@ def app(environ, start):
     if fault and fault.get("how") == "cut":
         environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         return answer(start, 200, "")
+    if fault and fault.get("how") == "slow":
+        time.sleep(fault.get("seconds", 2))
+        fault = None
+    if fault and fault.get("how") in ("half", "twice"):
+        return crippled(environ, start, fault["how"])
     if fault and fault.get("how") != "lost":
         return answer(start, fault["status"], fault.get("body", ""), list(fault.get("headers", {}).items()))
     if "X-Amz-Signature=" in query:
@@ -209,7 +233,10 @@ def app(environ, start):
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         start(status[0], status[1])
         return [out]
-    return moto(environ, start)
+    out = moto(environ, start)
+    if fault:
+        environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    return out
 
 
 class Quiet(WSGIRequestHandler):
