@@ -31,12 +31,13 @@ static void test_live(void **state)
     struct tm_error e = {.text = ""};
     tm_catalog_init(&catalog);
     assert_row(tm_catalog_load_shipped(&catalog, &e) == 0, "%s", e.text);
-    assert_int_equal(tm_catalog_set_spot(&catalog, "aws", "g5.xlarge", "us-east-1", "us-east-1a", "use1-az1", 0.01), 0);
+    assert_int_equal(
+        tm_catalog_set_spot(&catalog, "aws", "g5.xlarge", "us-east-1", "us-east-1a", "use1-az1", 0.0123456), 0);
     assert_int_equal(tm_catalog_begin_live(&catalog, "aws", 1800000000000, &e), 0);
-    size_t set = tm_catalog_set_spot(&catalog, "aws", "g5.xlarge", "us-east-1", "us-east-1a", "use1-az1", 0.01);
+    size_t set = tm_catalog_set_spot(&catalog, "aws", "g5.xlarge", "us-east-1", "us-east-1a", "use1-az1", 0.0123456);
     size_t found = 0;
     for (size_t i = 0; i < catalog.offer_count; i++)
-        if (catalog.offers[i].spot_usd_h == 0.01) {
+        if (catalog.offers[i].spot_usd_h == 0.0123456) {
             assert_string_equal(catalog.sources[catalog.offers[i].source].name, "live-aws");
             assert_string_equal(catalog.sources[catalog.offers[i].source].as_of, "2027-01-15");
             found++;
