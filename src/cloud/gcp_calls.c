@@ -327,13 +327,13 @@ static int read_again(struct tm_gcp__cloud *c, size_t slot, struct tm_error *e)
     return rc;
 }
 
-/* The next zone of the pool's region; false: it has none (left). */
-static bool next_zone(struct tm_gcp__cloud *c, const char *place, struct tm_gcp__slot *s)
+/* The zone of the pool's region that follows the one at `from`; false: it has none. */
+static bool next_zone(struct tm_gcp__cloud *c, const char *place, size_t from, struct tm_gcp__slot *s)
 {
     char region[64];
     tm_gcp__region(place[0] != '\0' ? place : c->region, region);
-    for (size_t i = 0; i < c->zone_count; i++) {
-        const char *zone = c->zones[c->zone_next++ % c->zone_count];
+    for (size_t i = 1; i <= c->zone_count; i++) {
+        const char *zone = c->zones[(from + i) % c->zone_count];
         char of[64];
         tm_gcp__region(zone, of);
         if (strcmp(of, region) != 0) continue;
@@ -341,6 +341,14 @@ static bool next_zone(struct tm_gcp__cloud *c, const char *place, struct tm_gcp_
         return true;
     }
     return false;
+}
+
+static size_t zone_index(const struct tm_gcp__cloud *c, const char *zone)
+{
+    size_t at = 0;
+    while (at < c->zone_count && strcmp(c->zones[at], zone) != 0)
+        at++;
+    return at;
 }
 
 static size_t count_zones(const struct tm_gcp__cloud *c, const char *place)
@@ -372,9 +380,10 @@ int tm_gcp__make_insert(struct tm_gcp__cloud *c, size_t slot, struct tm_error *e
     tm_vm_cloud__name(&c->shared, at);
     if (tm_gcp__is_zone(place)) {
         (void)snprintf(s->zone, sizeof s->zone, "%s", place);
-    } else if (!next_zone(c, place, s)) {
+    } else if (!next_zone(c, place, c->zone_next, s)) {
         return tm_error_set(e, TM_EINPUT, "region %s has no zones", place);
     }
+    c->zone_next = zone_index(c, s->zone);
     int rc = print_script(c, slot, e);
     if (rc == 0) print_body(c, slot);
     if (rc == 0) rc = write_down(c, slot, e);
@@ -387,7 +396,7 @@ int tm_gcp__make_elsewhere(struct tm_gcp__cloud *c, size_t slot, bool *out_more,
     struct tm_gcp__slot *s = &c->slots[slot];
     const char *place = c->shared.pools[c->shared.vms.instances[c->shared.slots[slot].call.at].pool].zone;
     *out_more = false;
-    if (s->zones_left == 0 || !next_zone(c, place, s)) return 0;
+    if (s->zones_left == 0 || !next_zone(c, place, zone_index(c, s->zone), s)) return 0;
     s->zones_left--;
     int rc = s->script.length == 0 ? print_script(c, slot, e) : 0; /* it was asked for by an earlier program */
     if (rc == 0) print_body(c, slot);
