@@ -381,7 +381,7 @@ static int supervise(struct run *run, struct tm_error *e)
     while (rc == 0 && !tm_launch_ended(run->launch)) {
         rc = tm_launch_step(run->launch, run->dashboard == NULL ? STEP_MS : PAGE_STEP_MS, e);
         if (run->dashboard != NULL) tm_dashboard_step(run->dashboard, 0);
-        tm_run_alerts_step(run->alerts);
+        tm_run_alerts_step(run->alerts, tm_launch_strays(run->launch));
         tm_run_traces_step(run->traces);
         tm_run_loggers_step(run->loggers);
         if (run->view != NULL) tm_live_view_step(run->view);
@@ -443,6 +443,8 @@ static int launch(struct run *run, struct tm_error *e)
     if (rc == 0) rc = supervise(run, e);
     rc = tm_launch_close(run->launch, rc, e);
     show_output(run, true);
+    if (run->launch != NULL && tm_launch_left(run->launch)[0] != '\0')
+        tm_run_alerts_left(run->alerts, tm_launch_left(run->launch));
     if (rc == 0) rc = finish(run, e);
     tm_launch_destroy(run->launch);
     tm_text_deinit(&call);

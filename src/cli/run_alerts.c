@@ -14,6 +14,7 @@ struct tm_run_alerts {
     struct tm_notifier *notifier;
     struct tm_api_client *client;
     int64_t looked_ms;
+    const char *job;
 };
 
 static int64_t now_ms(const struct tm_run_alerts *a)
@@ -29,6 +30,7 @@ struct tm_run_alerts *tm_run_alerts_open(struct tm_cli *cli, const struct tm_job
     struct tm_run_alerts *a = tm_calloc(1, sizeof *a);
     if (a == NULL) return NULL;
     a->env = cli->env;
+    a->job = job->name;
     a->lists[0] = &job->notify;
     a->lists[1] = &cli->settings.notify;
     tm_state_path(dir, TM_STATE_LOGS, logs);
@@ -47,10 +49,11 @@ void tm_run_alerts_close(struct tm_run_alerts *a)
     tm_free(a);
 }
 
-void tm_run_alerts_step(struct tm_run_alerts *a)
+void tm_run_alerts_step(struct tm_run_alerts *a, int strays)
 {
     struct tm_run_status status;
     if (a == NULL) return;
+    tm_notifier_found(a->notifier, a->job, strays);
     if (now_ms(a) - a->looked_ms >= LOOK_MS) {
         int rc = tm_api_status_step(a->client, &status, NULL);
         if (rc != -(int)TM_EBUSY) a->looked_ms = now_ms(a);
@@ -62,11 +65,9 @@ void tm_run_alerts_step(struct tm_run_alerts *a)
     (void)tm_notifier_step(a->notifier);
 }
 
-void tm_run_alerts_finish(struct tm_run_alerts *a, const struct tm_run_status *status)
+static void wait_for_all(struct tm_run_alerts *a)
 {
-    if (a == NULL) return;
     int64_t end_ms = now_ms(a) + LAST_MS;
-    tm_notifier_look(a->notifier, status);
     while (!tm_notifier_step(a->notifier)) {
         if (now_ms(a) > end_ms) {
             tm_log(TM_LOG_WARN, "not all were told how it ended: a receiver does not answer; see logs/notify.log");
@@ -74,4 +75,18 @@ void tm_run_alerts_finish(struct tm_run_alerts *a, const struct tm_run_status *s
         }
         a->env->sleep_ms(a->env, STEP_MS);
     }
+}
+
+void tm_run_alerts_left(struct tm_run_alerts *a, const char *words)
+{
+    if (a == NULL) return;
+    tm_notifier_left(a->notifier, a->job, words);
+    wait_for_all(a);
+}
+
+void tm_run_alerts_finish(struct tm_run_alerts *a, const struct tm_run_status *status)
+{
+    if (a == NULL) return;
+    tm_notifier_look(a->notifier, status);
+    wait_for_all(a);
 }

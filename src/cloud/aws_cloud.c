@@ -482,6 +482,12 @@ static int aws_destroy(struct tm_cloud *cloud, struct tm_error *e)
     return rc;
 }
 
+static int aws_strays(struct tm_cloud *cloud)
+{
+    const struct tm_aws__cloud *c = cloud->self;
+    return c->vms.strays;
+}
+
 static const struct tm_cloud functions = {.bills_start = true,
                                           .pools = aws_pools,
                                           .want = aws_want,
@@ -490,6 +496,7 @@ static const struct tm_cloud functions = {.bills_start = true,
                                           .next = aws_next,
                                           .watch = aws_watch,
                                           .price_usd_h = aws_price_usd_h,
+                                          .strays = aws_strays,
                                           .now_ms = aws_now_ms,
                                           .bill = aws_bill,
                                           .destroy = aws_destroy};

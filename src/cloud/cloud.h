@@ -104,6 +104,9 @@ struct tm_cloud {
     int (*offered)(struct tm_cloud *cloud, int pool);        /* how many more it would give now; NULL, -1: not known */
     int64_t (*now_ms)(struct tm_cloud *cloud);               /* the time that is billed */
     struct tm_cloud_bill (*bill)(struct tm_cloud *cloud);    /* up to now */
+    /* How many were found so far that an earlier program left, or that nobody here asked for: they are ended. NULL:
+     * such are not looked for. */
+    int (*strays)(struct tm_cloud *cloud);
     /* Gives everything back and frees the cloud. An error says what was left behind. */
     int (*destroy)(struct tm_cloud *cloud, struct tm_error *e);
 };

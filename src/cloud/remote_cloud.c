@@ -69,6 +69,7 @@ struct remote {
     size_t thing_capacity;
     struct stray strays[STRAYS_MAX]; /* of an earlier program */
     size_t stray_count;
+    int strays_found;
     struct tm_cloud_event *events;
     size_t event_first, event_count, event_capacity;
     struct tm_cloud_bill bill; /* of those that have gone */
@@ -228,6 +229,7 @@ static void take_stray(struct remote *r, const char *name)
     if (at == STRAYS_MAX) return; /* the next list has it, when some have gone */
     if (at == r->stray_count) {
         r->stray_count++;
+        r->strays_found++;
         r->strays[at] = (struct stray){.delete_ms = 0};
         (void)snprintf(r->strays[at].name, sizeof r->strays[at].name, "%s", name);
         tm_log(TM_LOG_INFO, "%s: %s was left by an earlier program: it is ended", r->driver.things, name);
@@ -565,6 +567,12 @@ static int remote_release(struct tm_cloud *cloud, uint64_t id, struct tm_error *
     return end(r, at, TM_INSTANCE_RELEASED, -1, e);
 }
 
+static int strays(struct tm_cloud *cloud)
+{
+    const struct remote *r = cloud->self;
+    return r->strays_found;
+}
+
 static const struct tm_cloud_instance *remote_instances(struct tm_cloud *cloud, size_t *out_count)
 {
     struct remote *r = of(cloud);
@@ -689,6 +697,7 @@ int tm_remote_cloud__create(struct tm_env *env, const struct tm_remote_driver *d
                                  .next = remote_next,
                                  .watch = remote_watch,
                                  .price_usd_h = remote_price,
+                                 .strays = strays,
                                  .now_ms = now_ms,
                                  .bill = remote_bill,
                                  .destroy = remote_destroy};

@@ -466,7 +466,9 @@ static int take_unknown(struct tm_vms *v, const struct tm_vm__row *row, int64_t 
     v->vms[at].adopted = true;
     v->vms[at].templated = v->rules->templates && v->instances[at].kind == TM_INSTANCE_SPOT;
     see(v, at, row, now_ms);
-    return pool_known && v->adopting ? 0 : drop(v, at, TM_INSTANCE_RELEASED, now_ms, e);
+    if (pool_known && v->adopting) return 0;
+    v->strays++;
+    return drop(v, at, TM_INSTANCE_RELEASED, now_ms, e);
 }
 
 static int take_row(struct tm_vms *v, const struct tm_vm__row *row, int64_t now_ms, struct tm_error *e)

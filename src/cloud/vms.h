@@ -146,6 +146,7 @@ struct tm_vms {
     int64_t before_utc_ms; /* up to here an earlier program has paid; 0: there was none */
     bool looking, pricing;
     bool unpriced; /* nobody says what spot costs now: pools keep the price they have */
+    int strays;    /* found and ended: nobody here asked for them */
     bool adopting; /* before anything is asked for: who is there? */
     struct tm_cloud_instance *instances;
     size_t count, instance_capacity;

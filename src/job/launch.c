@@ -221,6 +221,17 @@ bool tm_launch_ended(const struct tm_launch *launch)
     return launch->ended;
 }
 
+int tm_launch_strays(const struct tm_launch *launch)
+{
+    bool looks = launch->cloud != NULL && launch->cloud->strays != NULL;
+    return launch->leftovers + (looks ? launch->cloud->strays(launch->cloud) : 0);
+}
+
+const char *tm_launch_left(const struct tm_launch *launch)
+{
+    return launch->left;
+}
+
 void tm_launch_stop(struct tm_launch *launch)
 {
     if (launch->saving)
@@ -254,7 +265,10 @@ int tm_launch_close(struct tm_launch *launch, int rc, struct tm_error *e)
     launch->supervisor = NULL;
     if (launch->cloud != NULL) {
         keep_lives(launch);
-        int destroyed = launch->cloud->destroy(launch->cloud, closed == 0 ? &ending : NULL);
+        struct tm_error left = {.text = ""};
+        int destroyed = launch->cloud->destroy(launch->cloud, &left);
+        if (destroyed != 0) (void)snprintf(launch->left, sizeof launch->left, "%s", left.text);
+        if (destroyed != 0 && closed == 0) ending = left;
         if (closed == 0) closed = destroyed;
     }
     launch->cloud = NULL;

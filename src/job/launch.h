@@ -40,6 +40,11 @@ void tm_launch_destroy(struct tm_launch *launch);
 int tm_launch_step(struct tm_launch *launch, int64_t timeout_ms, struct tm_error *e);
 /* The job is over, and a script of the user's has saved what it had to save, or the time for that is over. */
 bool tm_launch_ended(const struct tm_launch *launch);
+/* How many instances and processes were found so far that an earlier program left, or nobody asked for; they are ended.
+ */
+int tm_launch_strays(const struct tm_launch *launch);
+/* After close: what could not be given back, in words; "": all was. Borrowed. */
+const char *tm_launch_left(const struct tm_launch *launch);
 /* Asks for a stop with a copy set; asked twice, it stops at once. What a script is saving then is given up. */
 void tm_launch_stop(struct tm_launch *launch);
 /* Ends all that was started and closes the books, whatever happened; NULL is allowed. `rc` is what happened: it is

@@ -205,11 +205,11 @@ int tm_launch__prepare(struct tm_launch *launch, struct tm_error *e)
     const struct tm_launch_request *request = &launch->request;
     const struct tm_job *job = &request->settings->job;
     char before[TM_COPY_PLACE_MAX] = "";
-    int leftovers = 0;
-    int rc = tm_state_own(env, request->dir, &launch->owner, &leftovers, e);
+    int rc = tm_state_own(env, request->dir, &launch->owner, &launch->leftovers, e);
     if (rc != 0) return rc;
     launch->owned = true;
-    if (leftovers > 0) tm_log(TM_LOG_WARN, "ending %d processes left over from an earlier run", leftovers);
+    if (launch->leftovers > 0)
+        tm_log(TM_LOG_WARN, "ending %d processes left over from an earlier run", launch->leftovers);
     if (!request->resumed) rc = begin_anew(launch, before, sizeof before, e);
     if (rc == 0 && !is_there(env, request->dir, TM_STATE_JOB))
         rc = tm_state_write(env, request->dir, TM_STATE_JOB, request->settings->job.document, e);

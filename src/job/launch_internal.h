@@ -11,6 +11,8 @@ struct tm_launch {
     struct tm_launch_request request;
     struct tm_state_owner owner;
     bool owned;
+    int leftovers;                /* processes of an earlier program, ended */
+    char left[TM_ERROR_TEXT_MAX]; /* what could not be given back at the end, in words; "" */
     struct tm_run_tls tls;
     char token[TM_STATE_TOKEN_MAX];
     struct tm_trace trace;                           /* what the cloud replays */

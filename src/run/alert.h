@@ -4,7 +4,9 @@
  *   stalled                     no step was committed for a while, though it is not waiting for instances
  *   budget                      80% of the budget are spent
  *   deadline                    the probability of meeting it, by how throughput went so far, fell below what was asked
- *   capacity                    it has waited for instances for a while */
+ *   capacity                    it has waited for instances for a while
+ *   leaked                      an instance was found that an earlier program left, or nobody asked for; or one could
+ *                               not be given back at the end */
 #ifndef TM_RUN_ALERT_H
 #define TM_RUN_ALERT_H
 
@@ -19,6 +21,7 @@ enum tm_alert {
     TM_ALERT_BUDGET,
     TM_ALERT_DEADLINE,
     TM_ALERT_CAPACITY,
+    TM_ALERT_LEAKED,
     TM_ALERT_COUNT
 };
 

@@ -32,6 +32,7 @@ struct tm_notifier {
     size_t count;
     size_t capacity;
     uint64_t number; /* of files */
+    int strays;      /* that were told of */
 };
 
 static int64_t now_ms(const struct tm_notifier *n)
@@ -114,6 +115,26 @@ void tm_notifier_look(struct tm_notifier *n, const struct tm_run_status *status)
 {
     (void)snprintf(n->job, sizeof n->job, "%s", status->job.name);
     tm_alerts__look(&n->alerts, &n->limits, status, now_ms(n), raise_alert, n);
+}
+
+void tm_notifier_found(struct tm_notifier *n, const char *job, int strays)
+{
+    char text[TM_ALERT_TEXT_MAX];
+    if (strays <= n->strays) return;
+    (void)snprintf(n->job, sizeof n->job, "%s", job);
+    (void)snprintf(text, sizeof text, "%s: %d leaked instance%s or process%s found, left by an earlier program: ended",
+                   n->job, strays - n->strays, strays - n->strays == 1 ? "" : "s",
+                   strays - n->strays == 1 ? " was" : "es were");
+    n->strays = strays;
+    raise_alert(n, TM_ALERT_LEAKED, text);
+}
+
+void tm_notifier_left(struct tm_notifier *n, const char *job, const char *words)
+{
+    char text[TM_ALERT_TEXT_MAX];
+    (void)snprintf(n->job, sizeof n->job, "%s", job);
+    (void)snprintf(text, sizeof text, "%s: instances may have been left and cost money: %.250s", n->job, words);
+    raise_alert(n, TM_ALERT_LEAKED, text);
 }
 
 /* ---- telling ---- */

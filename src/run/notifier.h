@@ -18,6 +18,10 @@ void tm_notifier_destroy(struct tm_notifier *notifier); /* NULL is allowed; what
 
 /* What is seen of the run now. */
 void tm_notifier_look(struct tm_notifier *notifier, const struct tm_run_status *status);
+/* So many instances were found so far that nobody knew of; told again when there are more. */
+void tm_notifier_found(struct tm_notifier *notifier, const char *job, int strays);
+/* Instances could not be given back: in words. */
+void tm_notifier_left(struct tm_notifier *notifier, const char *job, const char *words);
 /* Starts what is due, and sees what has come of it, without waiting. True: nothing is left to do. */
 bool tm_notifier_step(struct tm_notifier *notifier);
 

@@ -6,8 +6,8 @@
 
 static const char *const formats[] = {"json", "slack", "discord", NULL};
 
-const char *const tm_notify_alert_names[] = {"finished", "failed",   "stopped",  "stalled",
-                                             "budget",   "deadline", "capacity", NULL};
+const char *const tm_notify_alert_names[] = {"finished", "failed",   "stopped", "stalled", "budget",
+                                             "deadline", "capacity", "leaked",  NULL};
 
 const struct tm_field tm_notify_fields[] = {
     {.key = "webhook",
@@ -34,7 +34,8 @@ const struct tm_field tm_notify_fields[] = {
      .type = TM_FIELD_STRINGS,
      .offset = offsetof(struct tm_notify_target, on),
      .example = "[failed, stalled]",
-     .doc = "which alerts: finished, failed, stopped, stalled, budget, deadline, capacity; all of them if not said"},
+     .doc = "which alerts: finished, failed, stopped, stalled, budget, deadline, capacity, leaked; all of them if not "
+            "said"},
     {.key = NULL},
 };
 
@@ -50,8 +51,8 @@ static int check_names(const struct tm_strings *on, const char *file, struct tm_
         if (known) continue;
         return tm_error_set(e, TM_EINPUT, "%s: notify: on: unknown alert \"%.40s\"%s%s%s", file, on->items[i],
                             suggest.best == NULL ? "" : "; did you mean ", suggest.best == NULL ? "" : suggest.best,
-                            suggest.best == NULL ? "; there are finished, failed, stopped, stalled, budget, deadline "
-                                                   "and capacity"
+                            suggest.best == NULL ? "; there are finished, failed, stopped, stalled, budget, deadline, "
+                                                   "capacity and leaked"
                                                  : "?");
     }
     return 0;

@@ -272,6 +272,7 @@ static void test_strays(void **state)
     assert_int_equal(f.cloud->want(f.cloud, TM_CLOUD_SPOT, 1, NULL), 0);
     assert_string_equal(events(f.cloud, 5000), "arrived 1");
     assert_true(find_name(&f.s, "tm-x-abcd-1") == f.s.count && find_name(&f.s, "tm-y-abcd-1") < f.s.count);
+    assert_int_equal(f.cloud->strays(f.cloud), 1);
     f.s.rows[find_name(&f.s, "tm-y-abcd-1")] = f.s.rows[f.s.count - 1];
     f.s.count--;
     tear_down(&f);
