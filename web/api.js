@@ -18,6 +18,13 @@ export async function lines(path) {
   return (await answer.text()).split("\n").filter(Boolean).map((line) => JSON.parse(line));
 }
 export const get = (path) => ask("GET", path);
+// What is answered as a page.
+export async function page(path, body) {
+  const answer = await fetch(path, { method: "POST", body, headers: { "Content-Type": "application/yaml" }, cache: "no-store" });
+  const text = await answer.text();
+  if (!answer.ok) { let words = `answered ${answer.status}`; try { words = JSON.parse(text).error; } catch { /* no words */ } throw new ApiError(answer.status, words); }
+  return text;
+}
 export const post = (path, body = "", type = "text/plain") => ask("POST", path, body, type);
 export const jobPath = (name, rest) => `/v1/jobs/${encodeURIComponent(name)}/${rest}`;
 

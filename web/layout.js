@@ -9,7 +9,7 @@ export function layoutGrid() {
   const spares = h("div.seats", {});
   const note = h("p.soft.small", {}), notices = h("p.small.notices", { hidden: true });
   const legend = h("div.legend", { "aria-hidden": "true" }, ["spot", "od", "notice", "gone"].map((k, i) => h("span", {}, h("span.key." + k), ["spot", "on-demand", "has a preemption notice", "gone"][i])));
-  const el = h("section.card", { "aria-labelledby": "layout-title" }, h("div.row", {}, h("h2", { id: "layout-title" }, "Layout"), h("span.grow"), note), wide("Layout", grid), spares, notices, legend);
+  const el = h("section.card", { "aria-labelledby": "layout-title" }, h("div.row", {}, h("h2", { id: "layout-title" }, "Layout"), h("span.grow"), note), wide("Seats", grid), spares, notices, legend);
   let shape = "", cells = [], spareCells = [], counting = [];
 
   el.update = (status) => {
@@ -74,8 +74,9 @@ export function layoutGrid() {
     const name = "seat" + (past ? " past" : gone ? " gone" : noticed ? " notice" : "") + (one && !one.spot ? " od" : "");
     if (cell.className !== name) cell.className = name;
     const price = one?.price_usd_h ? `${f.usd(one.price_usd_h)}/h` : "";
-    const where = one ? (one.pool ? String(one.pool) : `zone ${one.zone}`) : "";
-    const text = past ? "was here last" : gone ? "gone" : [extra, one.spot ? "spot" : "on-demand", where, one.worker ? "" : "no worker yet"].filter(Boolean).join(" · ");
+    const pool = status.pools?.length ? status.pools[one?.pool ?? 0] : null, gpu = (pool ? pool.gpu : status.job.gpu) || "";
+    const where = !one ? "" : pool ? pool.pool : one.zone ? `zone ${one.zone}` : "";
+    const text = past ? "was here last" : gone ? "gone" : [extra, one.spot ? "spot" : "on-demand", gpu, where, one.worker ? "" : "no worker yet"].filter(Boolean).join(" · ");
     const key = `${dense(cell)}|${id}|${text}|${price}|${noticed ? one.leaves_utc_ms : ""}`;
     if (cell.dataset.key !== key) {
       cell.dataset.key = key;

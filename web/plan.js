@@ -1,26 +1,35 @@
 // What to rent, and what would happen: the answers of tidemill plan and tidemill simulate, drawn.
 import { h, fill, put, wide } from "./dom.js";
-import { post } from "./api.js";
+import { post, page } from "./api.js";
 import { scatter } from "./chart.js";
 import * as f from "./format.js";
 
+// key, label, at first, what it may be (a list: a choice), how it is written in the job file
 const fields = [
-  ["model", "Model", "gpt2-124m", "text"], ["samples", "Samples", "20000000", "text"], ["batch", "Batch", "512", "text"],
-  ["deadline", "Deadline", "48h", "text"], ["budget", "Budget (dollars)", "500", "text"],
+  ["model", "Model", "gpt2-124m"], ["samples", "Samples", "20000000"], ["batch", "Batch", "512"],
+  ["deadline", "Deadline", "48h"], ["budget", "Budget (dollars)", "500"],
+  ["infra", "Pools: where", "", null, (v) => `  infra: [${v.split(/[\s,]+/).filter(Boolean).map((w) => JSON.stringify(w)).join(", ")}]\n`],
+  ["types", "Pools: instance types", "", null, (v) => `  instance_type: [${v.split(/[\s,]+/).filter(Boolean).map((w) => JSON.stringify(w)).join(", ")}]\n`],
+  ["market", "Pools: market", "mixed", ["mixed", "spot", "on-demand"], (v) => (v === "mixed" ? "" : `market: ${v}\n`)],
+  ["trace", "Simulate on the trace", "", [["", "the job's own"], ["hadp", "hadp: many instances, many preemptions"], ["hasp", "hasp: many, few preemptions"], ["ladp", "ladp: few, many preemptions"], ["lasp", "lasp: few, few preemptions"]], (v) => (v ? `fleet: {trace: ${v}}\n` : "")],
 ];
+const examples = { infra: "aws/us-east-1, gcp", types: "p3.2xlarge, g5.xlarge" };
 let kept = null; // what was typed, while the page is open
 
 export function planView(main, app) {
   kept ??= { values: Object.fromEntries(fields.map(([k, , v]) => [k, v])), yaml: "", own: false };
   const inputs = {};
   const yaml = h("textarea", { "aria-label": "Job file", spellcheck: "false" });
-  const form = h("div.form", {}, fields.map(([key, label, , type]) => {
-    inputs[key] = h("input", { type, value: kept.values[key], oninput: () => { kept.values[key] = inputs[key].value; kept.own = false; write(); } });
+  const form = h("div.form", {}, fields.map(([key, label, , choices]) => {
+    const changed = () => { kept.values[key] = inputs[key].value; kept.own = false; write(); };
+    inputs[key] = choices ? h("select", { onchange: changed }, choices.map((c) => { const [value, text] = Array.isArray(c) ? c : [c, c]; return h("option", { value, selected: value === kept.values[key] }, text); })) : h("input", { type: "text", value: kept.values[key], placeholder: examples[key], oninput: changed });
     return h("label", {}, label, inputs[key]);
   }));
   const write = () => {
     if (kept.own) { yaml.value = kept.yaml; return; }
-    yaml.value = "name: what-if\n" + fields.filter(([k]) => kept.values[k].trim() !== "").map(([k]) => `${k}: ${kept.values[k].trim()}\n`).join("");
+    const said = fields.map(([key, , , , put]) => [key, kept.values[key].trim(), put]).filter(([, value]) => value !== "");
+    const resources = said.filter(([key]) => key === "infra" || key === "types").map(([, value, put]) => put(value)).join("");
+    yaml.value = "name: what-if\n" + said.filter(([key]) => key !== "infra" && key !== "types").map(([key, value, put]) => (put ? put(value) : `${key}: ${value}\n`)).join("") + (resources ? "resources:\n" + resources : "");
   };
   yaml.addEventListener("input", () => { kept.yaml = yaml.value; kept.own = true; });
   write();
@@ -37,7 +46,10 @@ export function planView(main, app) {
     const [chosen, curve] = await Promise.all([post("/v1/plan", yaml.value, "application/yaml"), post("/v1/plan?pareto=1", yaml.value, "application/yaml")]);
     drawPlan(result, chosen, curve, kept);
   });
-  simulate.onclick = () => run("Simulating…", async () => drawSimulation(simulated, await post("/v1/simulate", yaml.value, "application/yaml")));
+  simulate.onclick = () => run("Simulating…", async () => {
+    const [answer, report] = await Promise.all([post("/v1/simulate", yaml.value, "application/yaml"), page("/v1/report", yaml.value)]);
+    drawSimulation(simulated, answer, report);
+  });
   fill(main, h("div.row", {}, h("h1", {}, "Plan"), h("span.soft", {}, "what to rent for a job, and what would happen")),
     h("div.stack", {}, h("span"), h("section.card", { "aria-label": "The job" }, form, h("p", {}, h("details", { open: kept.own }, h("summary", {}, "Job file"), h("p.soft.small", {}, "Any key of tidemill-job(5) may be added here: pools, quotas, a trace to simulate on."), yaml)), h("div.row", {}, plan, simulate, busy, app.steers ? null : h("span.soft.small", {}, "This link may only watch.")), error)), result, simulated);
 }
@@ -82,12 +94,31 @@ function reasons(answer) {
   return binds.length ? `. What limits it: ${binds.join(", ")}` : ", the cheapest that meets deadline and budget";
 }
 
-function drawSimulation(into, answer) {
+function drawSimulation(into, answer, report) {
   const expected = answer.expected ?? [];
   const rows = expected.length
     ? expected.map((e) => h("tr", { class: e.chosen ? "chosen" : "" }, h("td", {}, e.policy), h("td.num", {}, f.span(e.time_s?.mean), h("div.soft.small", {}, `${f.span(e.time_s?.p10)} – ${f.span(e.time_s?.p90)}`)), h("td.num", {}, f.usd(e.bill_usd?.mean), h("div.soft.small", {}, `${f.usd(e.bill_usd?.p10)} – ${f.usd(e.bill_usd?.p90)}`)), h("td.num", {}, f.percent(e.p_deadline))))
     : [];
   const runs = (answer.runs ?? []).map((r) => h("tr", {}, h("td", {}, r.policy, h("div.soft.small", {}, `on ${r.trace}`)), h("td.num", {}, f.span(r.finished_at_s)), h("td.num", {}, f.usd(r.bill_usd)), h("td.num", {}, f.short(r.samples_per_s)), h("td.num", {}, f.span(Object.values(r.stall_s ?? {}).reduce((a, b) => a + b, 0))), h("td.num", {}, f.percent(r.fraction_of_ideal))));
   const table = (head, body) => wide("What was simulated, in numbers", h("table", {}, h("thead", {}, h("tr", {}, head.map((t, i) => h("th", { class: i ? "num" : "", scope: "col" }, t)))), h("tbody", {}, body)));
-  fill(into, h("section.card", { "aria-label": "Simulation" }, h("h2", {}, "Simulated"), runs.length ? table(["Policy", "Time", "Cost", "Samples/s", "Stood still", "Of ideal"], runs) : null, rows.length ? [h("h2", {}, "Expected"), table(["Policy", "Time (p10–p90)", "Cost (p10–p90)", "P(deadline)"], rows)] : null));
+  fill(into, h("section.card", { "aria-label": "Simulation" }, h("h2", {}, "Simulated"), runs.length ? table(["Policy", "Time", "Cost", "Samples/s", "Stood still", "Of ideal"], runs) : null, rows.length ? [h("h2", {}, "Expected"), table(["Policy", "Time (p10–p90)", "Cost (p10–p90)", "P(deadline)"], rows)] : null), h("section.card", { "aria-label": "Report" }, h("h2", {}, "Report"), inline(report)));
+}
+
+// The report of tidemill simulate in a room of its own: it brings its style, and no script of it runs.
+function inline(html) {
+  const sheets = []; // neither they nor styles of elements may be read as such: the page's policy forbids what stands in a text
+  const text = html.replace(/<style>([^]*?)<\/style>/g, (_, css) => { sheets.push(css); return ""; }).replace(/ style=/g, " data-style=");
+  const made = new DOMParser().parseFromString(text, "text/html");
+  const dark = (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const host = h("div.report", { class: dark ? "dark" : "" }), room = host.attachShadow({ mode: "open" });
+  const css = sheets.join("\n").replace(/@media screen and \(prefers-color-scheme:dark\)\{:root(\{[^}]*\})\}/g, ":host(.dark)$1").replaceAll(":root", ":host").replace(/\bbody\{/g, ".page{");
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(css + ".page{padding:0;max-width:none}");
+  room.adoptedStyleSheets = [sheet];
+  for (const el of made.querySelectorAll("script, .repeat")) el.remove(); // its command names files that are gone
+  const body = h("div.page", {});
+  for (const el of made.body.querySelectorAll("[data-style]")) el.style.cssText = el.dataset.style;
+  body.append(...[...made.body.childNodes].map((n) => document.adoptNode(n)));
+  room.append(body);
+  return host;
 }

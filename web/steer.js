@@ -50,7 +50,7 @@ export function steering(name, app, state) {
   } }, "Limits…");
   const drain = h("button", { type: "button", onclick: async () => {
     const here = state.status.instances.filter((i) => i.state === "running" || i.state === "noticed");
-    const select = h("select", {}, here.map((i) => h("option", { value: String(i.id) }, `instance ${i.id}, ${i.spot ? "spot" : "on-demand"}${i.pool ? ", " + i.pool : ""}${i.price_usd_h ? `, ${f.usd(i.price_usd_h)}/h` : ""}`)));
+    const select = h("select", {}, here.map((i) => h("option", { value: String(i.id) }, `instance ${i.id}, ${i.spot ? "spot" : "on-demand"}${state.status.pools?.length ? ", " + state.status.pools[i.pool]?.pool : ""}${i.price_usd_h ? `, ${f.usd(i.price_usd_h)}/h` : ""}`)));
     if (here.length && await form("Drain an instance?", "Its seat moves while the others train on, another is rented in its place, and then it is released.", [h("label", {}, "Instance", select)], "Drain")) order(`drain?instance=${select.value}`, `Instance ${select.value} is to go.`);
   } }, "Drain…");
   const bar = h("div.row.orders", { role: "group", "aria-label": "Orders", hidden: true }, copy, limits, drain);

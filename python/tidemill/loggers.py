@@ -5,9 +5,11 @@
 
 `tidemill run` starts it (key `log` of tidemill-job(5)); it follows the file, which has every committed step once. What the
 logger has already is asked of the logger itself, so it may be ended at any moment and started again, also by hand after a
-run. It ends when the file ends after SIGTERM, or when whoever started it is gone; with --once at the end of the file.
+run. It ends when the file ends after SIGTERM, or at once when whoever started it is gone; with --once at the end of the
+file. One at a time brings steps to a place: the next one waits until the one before has ended.
 """
 import argparse
+import fcntl
 import json
 import os
 import signal
@@ -15,7 +17,7 @@ import struct
 import sys
 import time
 import zlib
-from typing import Any, Dict, Iterator, List
+from typing import IO, Any, Dict, Iterator, List
 
 _WAIT_S = 0.2
 _BATCH = 200
@@ -141,7 +143,9 @@ class Follower:
 
     def batches(self) -> Iterator[List[Dict[str, Any]]]:
         while True:
-            over = self._over or os.getppid() != self._parent  # before the read: what was written by then is read
+            if os.getppid() != self._parent:  # whoever takes over goes on where this one ends
+                return
+            over = self._over  # before the read: what was written by then is read
             rows = self._read()
             if rows:
                 yield rows
@@ -149,6 +153,14 @@ class Follower:
                 return
             else:
                 time.sleep(_WAIT_S)
+
+
+def alone(arguments: argparse.Namespace) -> IO[bytes]:
+    """Waits until nobody else brings these metrics there, and keeps others from it as long as the result is open."""
+    place = f".logger-{arguments.kind}-{zlib.crc32(arguments.target.encode()):08x}.lock"
+    file = open(os.path.join(os.path.dirname(os.path.abspath(arguments.metrics)), place), "ab")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file
 
 
 def main() -> int:
@@ -162,10 +174,12 @@ def main() -> int:
     arguments = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the run; it ends us
     follower = Follower(arguments.metrics, arguments.once)
+    held = alone(arguments)
     logger = Mlflow(arguments) if arguments.kind == "mlflow" else Wandb(arguments)
     for rows in follower.batches():
         logger.log(rows)
     logger.close()
+    held.close()
     return 0
 
 

@@ -91,6 +91,10 @@ const struct tm_api_route tm_api__routes[] = {
     {"POST", "/v1/simulate", TM_API_SIMULATE, TM_API_OF_DASHBOARD, TM_API_STEER,
      "What would happen: the body is a job file, the answer that of tidemill simulate --json.", NULL,
      "application/yaml", 200, JSON, "", false},
+    {"POST", "/v1/report", TM_API_REPORT, TM_API_OF_DASHBOARD, TM_API_STEER,
+     "What would happen, as a page with pictures: the body is a job file, the answer that of tidemill simulate "
+     "--report.",
+     NULL, "application/yaml", 200, "text/html; charset=utf-8", NULL, false},
     {"GET", "/v1/session", TM_API_SESSION, TM_API_OF_DASHBOARD, TM_API_WATCH, "What whoever asks is allowed.", NULL,
      NULL, 200, JSON, "scope version", false},
     {"POST", "/v1/session", TM_API_LOG_IN, TM_API_OF_DASHBOARD, TM_API_FOR_ALL,
@@ -266,7 +270,7 @@ static void describe_answers(const struct tm_api_route *route, bool dashboard, s
         describe_error("404", "There is no such instance.", json);
     if (route->scope == TM_API_STEER) describe_error("409", "Not in the state that it is in.", json);
     if (route->body != NULL) describe_error("413", "The body is too long.", json);
-    if (route->what == TM_API_PLAN || route->what == TM_API_SIMULATE)
+    if (route->what == TM_API_PLAN || route->what == TM_API_SIMULATE || route->what == TM_API_REPORT)
         describe_error("422", "The command's own words: what is wrong with the job, or that nothing satisfies it.",
                        json);
     if (dashboard)

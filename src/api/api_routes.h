@@ -25,6 +25,7 @@ enum tm_api_what {
     TM_API_JOBS,
     TM_API_PLAN,
     TM_API_SIMULATE,
+    TM_API_REPORT,
     TM_API_SESSION,
     TM_API_LOG_IN,
     TM_API_LOG_OUT,

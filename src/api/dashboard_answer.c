@@ -221,19 +221,22 @@ static int64_t ask_program(const struct asking *a, struct tm_api_content *out)
     static const char *const plan[] = {"plan", "--json", NULL};
     static const char *const pareto[] = {"plan", "--json", "--objective", "pareto", NULL};
     static const char *const simulate[] = {"simulate", "--json", NULL};
+    static const char *const report[] = {"simulate", NULL};
     uint64_t *cursor = a->request->cursor;
     struct tm_error e = {.text = ""};
     if (cursor[0] == 0) {
         bool is_plan = a->asked.route->what == TM_API_PLAN;
+        bool is_report = a->asked.route->what == TM_API_REPORT;
         if (a->request->body.length == 0) {
             tm_api__content_refuse(out, 400, "the body must be a job file");
             return 0;
         }
         cursor[0] = tm_dashboard__start(a->d,
-                                        !is_plan                                  ? simulate
+                                        is_report                                 ? report
+                                        : !is_plan                                ? simulate
                                         : tm_api__param(&a->asked, "pareto") == 1 ? pareto
                                                                                   : plan,
-                                        a->request->body, &e);
+                                        is_report, a->request->body, &e);
         if (cursor[0] == 0) {
             tm_api__content_refuse(out, 503, e.text);
             return 0;
@@ -273,6 +276,7 @@ static int64_t produce(const struct asking *a, struct tm_api_content *out, char 
         return tm_dashboard__list(a->d, &a->asked, a->request, out);
     case TM_API_PLAN:
     case TM_API_SIMULATE:
+    case TM_API_REPORT:
         return ask_program(a, out);
     case TM_API_SESSION:
         write_session(a, a->scope, out);

@@ -17,6 +17,7 @@ static void free_child(struct tm_dashboard *d, struct tm_dashboard_child *child)
     }
     (void)d->env->file_remove(d->env, child->input, NULL);
     (void)d->env->file_remove(d->env, child->output, NULL);
+    if (child->report[0] != '\0') (void)d->env->file_remove(d->env, child->report, NULL);
     child->number = 0;
 }
 
@@ -31,7 +32,7 @@ static struct tm_dashboard_child *place(struct tm_dashboard *d)
     return NULL;
 }
 
-uint64_t tm_dashboard__start(struct tm_dashboard *d, const char *const *words, struct tm_slice input,
+uint64_t tm_dashboard__start(struct tm_dashboard *d, const char *const *words, bool report, struct tm_slice input,
                              struct tm_error *e)
 {
     const char *argv[WORDS_MAX] = {d->options.program};
@@ -47,8 +48,14 @@ uint64_t tm_dashboard__start(struct tm_dashboard *d, const char *const *words, s
                    number);
     (void)snprintf(child->output, sizeof child->output, "%.4000s/.dashboard-%d-%" PRIu64 ".out", d->options.root, self,
                    number);
-    for (; *words != NULL && count < WORDS_MAX - 2; words++)
+    child->report[0] = '\0';
+    if (report)
+        (void)snprintf(child->report, sizeof child->report, "%.4000s/.dashboard-%d-%" PRIu64 ".html", d->options.root,
+                       self, number);
+    for (; *words != NULL && count < WORDS_MAX - 4; words++)
         argv[count++] = *words;
+    if (report) argv[count++] = "--report";
+    if (report) argv[count++] = child->report;
     argv[count++] = child->input;
     argv[count] = NULL;
     struct tm_process_options options = {.argv = argv, .group = true, .output = child->output};
@@ -114,8 +121,11 @@ bool tm_dashboard__child_result(struct tm_dashboard *d, uint64_t number, struct 
     if (child->pid > 0) return false;
     tm_text_init(&text, TM_API_RESPONSE_MAX);
     int rc = d->env->file_read(d->env, child->output, &text, NULL);
-    const char *document = find_document(tm_text_string(&text));
-    if (rc == 0 && child->exit_status == 0 && document != NULL) {
+    const char *document = child->report[0] != '\0' ? "" : find_document(tm_text_string(&text));
+    if (rc == 0 && child->exit_status == 0 && child->report[0] != '\0') {
+        if (d->env->file_read(d->env, child->report, &out->body, NULL) != 0)
+            tm_api__content_refuse(out, 503, "its report cannot be read");
+    } else if (rc == 0 && child->exit_status == 0 && document != NULL) {
         tm_text_puts(&out->body, document);
     } else {
         size_t length = text.length;

@@ -92,6 +92,7 @@ struct tm_dashboard_child {
     int64_t until_ms;
     char input[TM_STATE_PATH_MAX];
     char output[TM_STATE_PATH_MAX];
+    char report[TM_STATE_PATH_MAX]; /* a page that it writes, and that is the answer; "": what it prints is */
 };
 
 enum { TM_DASHBOARD_FETCHES = 64, TM_DASHBOARD_CHILDREN = 4 };
@@ -158,8 +159,9 @@ void tm_dashboard__step_fetches(struct tm_dashboard *d);
 void tm_dashboard__forget_fetches(struct tm_dashboard *d, const struct tm_dashboard_job *job); /* NULL: all */
 
 /* dashboard_child.c */
-/* Starts tidemill with a job file for its input; the number of the child, or 0: too many, or it cannot be started. */
-uint64_t tm_dashboard__start(struct tm_dashboard *d, const char *const *words, struct tm_slice input,
+/* Starts tidemill with a job file for its input; `report`: its answer is the page of --report. The number of the child,
+ * or 0: too many, or it cannot be started. */
+uint64_t tm_dashboard__start(struct tm_dashboard *d, const char *const *words, bool report, struct tm_slice input,
                              struct tm_error *e);
 /* Starts tidemill run --resume, which goes on when the dashboard has ended. */
 int tm_dashboard__resume(struct tm_dashboard *d, const struct tm_dashboard_job *job, struct tm_error *e);

@@ -7,6 +7,7 @@
 #include "job/run_fingerprint.h"
 #include "job/run_layouts.h"
 #include "layout/shares.h"
+#include "market/catalog.h"
 #include "run/decide_policy.h"
 #include "run/protocol_times.h"
 #include "run/serve.h"
@@ -150,6 +151,36 @@ static void tell_job(struct tm_env *env, const struct tm_run_settings *settings,
         (void)snprintf(out->command, sizeof out->command, "%s", command);
 }
 
+/* "8x V100" */
+static void name_gpu(const struct tm_catalog *catalog, const char *type, char out[TM_STATUS_GPU_MAX])
+{
+    for (size_t i = 0; type != NULL && i < catalog->instance_count; i++) {
+        const struct tm_instance_type *one = &catalog->instances[i];
+        if (strcmp(one->name, type) != 0 || one->gpu[0] == '\0') continue;
+        if (one->gpus == 1)
+            (void)snprintf(out, TM_STATUS_GPU_MAX, "%s", one->gpu);
+        else
+            (void)snprintf(out, TM_STATUS_GPU_MAX, "%gx %s", one->gpus, one->gpu);
+        return;
+    }
+}
+
+/* For people: where the catalogue cannot be read, none is named. */
+static void name_gpus(struct tm_env *env, const struct tm_run_settings *settings, struct tm_run_job *out)
+{
+    struct tm_catalog catalog;
+    size_t count = 0;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    tm_catalog_init(&catalog);
+    if (tm_catalog_load(env, &catalog, NULL) == 0) {
+        for (size_t i = 0; i < out->pool_count && i < count; i++)
+            name_gpu(&catalog, pools[i].instance, out->gpus[i]);
+        if (out->pool_count == 0) name_gpu(&catalog, fleet->instance, out->gpus[0]);
+    }
+    tm_catalog_deinit(&catalog);
+}
+
 static int name_pools(const struct tm_run_settings *settings, struct tm_arena *arena, struct tm_run_job *out,
                       struct tm_error *e)
 {
@@ -214,6 +245,7 @@ static int serve(struct tm_env *env, struct tm_job_coordinator *job, const struc
         service.decider = tm_policy_decider_get(decider);
         service.job = &told;
         rc = name_pools(settings, arena, &told, e);
+        if (rc == 0) name_gpus(env, settings, &told);
         if (rc == 0) rc = tm_coordinator_serve(env, &service, e);
         job->unrecorded = rc == 0 && service.unrecorded;
     }

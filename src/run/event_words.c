@@ -77,6 +77,11 @@ void tm_run_job__pack(const struct tm_run_job *job, int64_t utc_ms, struct tm_te
         pools[i] = copy.pools[i];
     body.pools = pools;
     body.n_pools = job->pool_count;
+    char *gpus[TM_RUN_POOLS_MAX];
+    for (size_t i = 0; i < TM_RUN_POOLS_MAX; i++)
+        gpus[i] = copy.gpus[i];
+    body.gpus = gpus;
+    body.n_gpus = job->pool_count > 0 ? job->pool_count : job->gpus[0][0] != '\0';
     body.steps = job->steps;
     body.samples_per_step = job->samples_per_step;
     body.tokens_per_step = job->tokens_per_step;

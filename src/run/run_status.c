@@ -38,6 +38,7 @@ static void write_job(const struct tm_run_job *job, struct tm_jsonout *json)
     count(json, "layers", job->layers);
     count(json, "micro_batches", job->micro_batches);
     tm_jsonout_number(json, "speed", job->speed);
+    if (job->pool_count == 0 && job->gpus[0][0] != '\0') tm_jsonout_string(json, "gpu", job->gpus[0]);
     tm_jsonout_string(json, "command", job->command);
     tm_jsonout_end(json);
 }
@@ -116,6 +117,7 @@ static void write_pools(const struct tm_run_status *s, bool whole, struct tm_jso
     for (size_t i = 0; i < s->job.pool_count; i++) {
         tm_jsonout_object(json, NULL);
         tm_jsonout_string(json, "pool", s->job.pools[i]);
+        if (whole) tm_jsonout_string(json, "gpu", s->job.gpus[i]);
         if (whole) count(json, "want", s->pools[i].want);
         if (whole) count(json, "here", s->pools[i].here);
         if (whole) tm_jsonout_number(json, "price_usd_h", s->pools[i].price_usd_h);
@@ -382,6 +384,7 @@ static void read_job(struct reading *r, json_t *root, struct tm_run_job *job)
     job->layers = small_of(r, map, "layers");
     job->micro_batches = small_of(r, map, "micro_batches");
     job->speed = number_of(r, map, "speed");
+    if (json_object_get(map, "gpu") != NULL) text_of(r, map, "gpu", job->gpus[0], sizeof job->gpus[0]);
     text_of(r, map, "command", job->command, sizeof job->command);
 }
 
@@ -456,6 +459,7 @@ static void read_pools(struct reading *r, json_t *root, struct tm_run_status *s)
     for (size_t i = 0; i < s->job.pool_count; i++) {
         json_t *map = json_array_get(list, i);
         text_of(r, map, "pool", s->job.pools[i], sizeof s->job.pools[i]);
+        if (json_object_get(map, "gpu") != NULL) text_of(r, map, "gpu", s->job.gpus[i], sizeof s->job.gpus[i]);
         s->pools[i].want = small_of(r, map, "want");
         s->pools[i].here = small_of(r, map, "here");
         s->pools[i].price_usd_h = number_of(r, map, "price_usd_h");

@@ -41,6 +41,7 @@ enum {
     TM_STATUS_NAME_MAX = 64,
     TM_STATUS_COMMAND_MAX = 4096,
     TM_STATUS_POOL_NAME_MAX = 96,
+    TM_STATUS_GPU_MAX = 48,
     TM_STATUS_TEXT_MAX = 200,
     TM_STATUS_LOSS_POINTS = 256,  /* over the whole run: when full, every second one goes */
     TM_STATUS_EVENTS = 32,        /* the last ones */
@@ -62,6 +63,7 @@ struct tm_run_job {
     char command[TM_STATUS_COMMAND_MAX];                   /* to repeat it; "": not known, or longer than this */
     char pools[TM_RUN_POOLS_MAX][TM_STATUS_POOL_NAME_MAX]; /* that it may choose from */
     size_t pool_count;                                     /* 0: there is no choice */
+    char gpus[TM_RUN_POOLS_MAX][TM_STATUS_GPU_MAX];        /* of an instance of each, or [0] of any; "": not known */
     uint32_t workers;                                      /* an instance */
 };
 

@@ -515,6 +515,8 @@ static void take_job(struct tm_run_watch *watch, const Tmw__JobEvent *body)
     job->pool_count = body->n_pools < TM_RUN_POOLS_MAX ? body->n_pools : TM_RUN_POOLS_MAX;
     for (size_t i = 0; i < job->pool_count; i++)
         copy_text(job->pools[i], sizeof job->pools[i], body->pools[i]);
+    for (size_t i = 0; i < body->n_gpus && i < TM_RUN_POOLS_MAX; i++)
+        copy_text(job->gpus[i], sizeof job->gpus[i], body->gpus[i]);
 }
 
 static void take_failed(struct tm_run_watch *watch, int64_t at_ms, const Tmw__FailedEvent *body)

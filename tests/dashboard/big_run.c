@@ -127,6 +127,10 @@ static void begin(struct big *b)
     job->pools = samples_alloc(&b->samples, POOLS * sizeof *job->pools);
     for (size_t i = 0; i < POOLS; i++)
         job->pools[i] = samples_text(&b->samples, pool_names[i]);
+    job->n_gpus = POOLS;
+    job->gpus = samples_alloc(&b->samples, POOLS * sizeof *job->gpus);
+    for (size_t i = 0; i < POOLS; i++)
+        job->gpus[i] = samples_text(&b->samples, i == 1 ? "A100-40GB" : "A10G");
     SAMPLE(&b->samples, price, Tmw__PriceEvent, price, PRICE, tmw__price_event__init);
     price->spot_microusd_h = pool_prices[0];
     price->on_demand_microusd_h = pool_prices[2];

@@ -71,6 +71,7 @@ const committed = (page) => page.evaluate(() => Number(document.querySelector(".
   const before = await committed(page);
   await page.waitForFunction((n) => Number(document.querySelector(".tile progress").value) > n, before, { timeout: 30000 });
   check((await page.locator(".events li").count()) > 3, "events are listed");
+  check((await page.locator(".seat >> text=/V100/").count()) > 0 && (await page.locator(".seat >> text=/\\$/").count()) > 0, "a seat has its GPU and its price");
   check((await page.locator("svg.chart path.line").count()) >= 4, "curves are drawn");
   check(await page.isVisible("text=Stop…"), "who may steer can stop it");
   await page.click("text=Stop…");
@@ -152,11 +153,41 @@ if (full) {
     await page.locator("input[type=range]").first().fill("200");
     await page.waitForFunction(() => document.querySelector("svg.chart .limit") !== null);
     await page.screenshot({ path: `${out}/plan.png`, fullPage: true });
+    // What would happen on a trace, with the report inline.
+    await page.selectOption("label:has-text('trace') select", "ladp");
+    check(await page.evaluate(() => document.querySelector("textarea").value.includes("fleet: {trace: ladp}")), "the trace is in the job file");
+    await page.click("button >> text=/^Simulate$/");
+    await page.waitForSelector(".report", { timeout: 90000 });
+    check(await page.evaluate(() => { const room = document.querySelector(".report").shadowRoot; return room.querySelectorAll("svg").length > 2 && room.querySelector("script") === null && /ladp/.test(room.textContent); }), "the report is there, drawn, of that trace");
+    await page.screenshot({ path: `${out}/simulated.png`, fullPage: true });
     await page.locator("input").first().fill("no-such-model");
     await page.click("button.main");
     await page.waitForFunction(() => /no model/.test(document.querySelector(".error").textContent), null, { timeout: 60000 });
     await close(page, "plan");
   }
+}
+// Stop and resume, each confirmed, and a wrong path to a run.
+if (full) {
+  const page = await open(steer);
+  await go(page, `#/job/${live}`, ".seat");
+  const state = () => page.evaluate(async (n) => (await (await fetch(`/v1/jobs/${n}/status`)).json()).state, live);
+  await page.click("text=Stop…");
+  await page.click("dialog >> text=Stop with a copy");
+  await page.waitForSelector("button >> text=Resume…", { timeout: 60000 });
+  check((await state()) === "stopped", "stopped from the page");
+  const before = await committed(page);
+  await page.click("text=Resume…");
+  await page.click("dialog >> text=Cancel");
+  check((await state()) === "stopped", "not resumed without a yes");
+  await page.click("text=Resume…");
+  await page.click("dialog button.main");
+  await page.waitForFunction((n) => Number(document.querySelector(".tile progress").value) > n, before, { timeout: 90000 });
+  check((await state()) === "training", "resumed from the page");
+  // Logs of an instance.
+  await page.waitForFunction(() => document.querySelectorAll("select[aria-label=Instance] option").length > 1, null, { timeout: 30000 });
+  await page.selectOption("select[aria-label=Instance]", { index: 1 });
+  await page.waitForFunction(() => !/Choose an instance/.test(document.querySelector("pre.log[aria-label='Output of the worker']").textContent));
+  await close(page, "stop and resume");
 }
 await browser.close();
 console.log(`${checked} checked in the browser, ${wrong} wrong`);
