@@ -167,13 +167,21 @@ function chartCards() {
     // The curve has a point where the cloud billed; the status has the newest word.
     const now = status && status.bill_usd !== null && hist.bill.time_s.length > 0;
     const x = now ? [...hist.bill.time_s, end] : hist.bill.time_s, add = (list, v) => (now ? [...list, v] : list);
-    const series = [{ name: "paid", y: add(hist.bill.bill_usd, status?.bill_usd), class: "s1" }, { name: "on-demand", y: add(hist.bill.on_demand_usd, status?.on_demand_usd), class: "s2", dashed: true }];
+    const series = [{ name: "paid", y: add(hist.bill.bill_usd, status?.bill_usd), class: "s1" }, { name: "on-demand", y: add(onDemand(hist.bill, now ? status.on_demand_usd : null, end), status?.on_demand_usd), class: "s2", dashed: true }];
     const highest = Math.max(...series.flatMap((s) => s.y.filter(Number.isFinite)), 0), planned = prediction?.run?.bill_usd;
     if (planned && planned < 3 * highest) series.push({ name: "plan, in the end", y: x.map(() => planned), class: "s3", dashed: true });
     cost.update({ x, end, series });
     await breath();
     when.update({ end, instances: hist.instances });
   } };
+}
+
+// The record's last word of on-demand may be old where the status knows of now: the curve leads there.
+function onDemand(bill, now_usd, end) {
+  const n = bill.time_s.length, last = bill.on_demand_usd[n - 1], t = bill.time_s[n - 1];
+  if (!(now_usd > 0) || !(last > 0) || !(t > 0)) return bill.on_demand_usd;
+  const scale = now_usd / ((last * end) / t);
+  return bill.on_demand_usd.map((v) => v * scale);
 }
 
 // Between two charts the page may do something else: no update holds it up for long.
