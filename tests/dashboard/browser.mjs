@@ -1,6 +1,7 @@
 // The dashboard in a real browser. Use: node browser.mjs MODULES BASE-URL STEER-TOKEN WATCH-TOKEN LIVE DONE OUT [full]
 // MODULES: the node_modules with playwright-core and axe-core. LIVE and DONE: a run that goes on, and one that is over.
 // Screenshots go to OUT. Prints a line for each thing that is wrong; exit status 1 if there is one.
+import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
@@ -166,7 +167,21 @@ if (full) {
     await close(page, "plan");
   }
 }
-// Stop and resume, each confirmed, and a wrong path to a run.
+// The coordinator is killed while the page is open: it goes on without a reload, and tells of it.
+if (full) {
+  const page = await open(steer);
+  await go(page, `#/job/${live}`, ".seat");
+  const pid = execFileSync("pgrep", ["-P", process.env.RUN_PID, "-f", "coordinator --state"]).toString().trim().split("\n")[0];
+  const before = await committed(page), restarts = await page.locator(".events li >> text=/^restart$/").count();
+  process.kill(Number(pid), "SIGKILL");
+  await page.waitForFunction((n) => [...document.querySelectorAll(".events .kind")].filter((k) => k.textContent === "restart").length > n, restarts, { timeout: 60000 });
+  await page.waitForFunction((n) => Number(document.querySelector(".tile progress").value) > n + 3, before, { timeout: 60000 });
+  await page.waitForFunction(() => document.getElementById("banner").hidden, null, { timeout: 30000 });
+  const numbers = await page.evaluate(() => [...document.querySelectorAll(".events li")].map((li) => Number(li.dataset.sequence)));
+  check(numbers.every((n, i) => i === 0 || n < numbers[i - 1]), "each event once, newest first");
+  await close(page, "a coordinator's restart");
+}
+// Stop and resume, each confirmed; logs.
 if (full) {
   const page = await open(steer);
   await go(page, `#/job/${live}`, ".seat");
