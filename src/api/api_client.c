@@ -5,9 +5,13 @@
 #include "base/alloc.h"
 #include "base/doc.h"
 #include "run/find_run.h"
+#include "run/run_home.h"
 #include "run/run_tap.h"
 #include "run/state_folder.h"
+#include "wire/tls_net.h"
+#include "wire/tls_page.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { STEP_LIMIT_MS = 2000, TRIES = 5, ANSWER_MS = 3000 };
@@ -17,6 +21,10 @@ struct tm_api_client {
     const char *state_dir;
     struct tm_http_call call;
     int64_t until_ms; /* of the call under way */
+    /* of a run that another machine has: whom it is asked from */
+    struct tm_tls *tls;
+    struct tm_tls_net *net;
+    uint8_t fingerprint[TM_TLS_FINGERPRINT_BYTES];
 };
 
 struct tm_api_client *tm_api_client_create(struct tm_env *env, const char *state_dir)
@@ -29,19 +37,75 @@ struct tm_api_client *tm_api_client_create(struct tm_env *env, const char *state
     return client;
 }
 
+static void close_tls(struct tm_api_client *client)
+{
+    tm_tls_net_destroy(client->net);
+    tm_tls_destroy(client->tls);
+    client->net = NULL;
+    client->tls = NULL;
+}
+
 void tm_api_client_destroy(struct tm_api_client *client)
 {
     if (client == NULL) return;
     tm_http_call_deinit(&client->call);
+    close_tls(client);
     tm_free(client);
+}
+
+/* Only the one that has this certificate is spoken with. */
+static int open_tls(struct tm_api_client *client, const char *fingerprint, struct tm_error *e)
+{
+    uint8_t bytes[TM_TLS_FINGERPRINT_BYTES];
+    if (!tm_tls_read_fingerprint(fingerprint, bytes))
+        return tm_error_set(e, TM_EINPUT, "%s/api: \"%.80s\" is no fingerprint", client->state_dir, fingerprint);
+    if (client->net != NULL && memcmp(bytes, client->fingerprint, sizeof bytes) == 0) return 0;
+    tm_http_call_hang_up(&client->call);
+    close_tls(client);
+    memcpy(client->fingerprint, bytes, sizeof bytes);
+    int rc = tm_tls_create_client(bytes, &client->tls, e);
+    if (rc != 0) return rc;
+    client->net = tm_tls_net_create(client->env, client->tls, false, NULL);
+    return client->net == NULL ? tm_error_nomem(e) : 0;
+}
+
+static bool is_plain(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-_.", c) != NULL;
+}
+
+/* A dashboard answers for it, there: it has several runs. */
+static int prepare_away(struct tm_api_client *client, const char *method, const char *target, char *text,
+                        char address[TM_ADDRESS_MAX], struct tm_error *e)
+{
+    struct tm_home_where where;
+    if (!tm_home_where_read(text, &where) || strlen(where.address) >= TM_ADDRESS_MAX)
+        return tm_error_set(e, TM_EINPUT, "%s/api was not written by a run", client->state_dir);
+    int rc = open_tls(client, where.fingerprint, e);
+    if (rc != 0) return rc;
+    (void)snprintf(address, TM_ADDRESS_MAX, "%s", where.address);
+    tm_http_call_clear(&client->call);
+    client->call.env = tm_tls_net_env(client->net);
+    tm_text_printf(&client->call.request, "%s /v1/jobs/", method);
+    for (const char *at = where.name; *at != '\0'; at++)
+        tm_text_printf(&client->call.request, is_plain(*at) ? "%c" : "%%%02X",
+                       is_plain(*at) ? *at : (unsigned char)*at);
+    tm_text_printf(&client->call.request, "%s HTTP/1.1\r\nAuthorization: Bearer %s\r\n", target + strlen("/v1"),
+                   where.token);
+    return 0;
 }
 
 /* Puts the request together; `address` is where to send it. */
 static int prepare(struct tm_api_client *client, const char *method, const char *target, char address[TM_ADDRESS_MAX],
                    struct tm_error *e)
 {
-    char text[TM_ADDRESS_MAX + TM_API_CREDENTIAL_MAX];
+    char text[TM_HOME_WHERE_MAX];
     int rc = tm_state_read(client->env, client->state_dir, TM_STATE_API, text, sizeof text, e);
+    if (rc == 0 && strncmp(text, "https://", strlen("https://")) == 0) {
+        rc = prepare_away(client, method, target, text, address, e);
+        if (rc == 0 && strcmp(method, "GET") != 0) tm_text_puts(&client->call.request, "Content-Length: 0\r\n");
+        return rc;
+    }
     if (rc != 0) return rc;
     char *space = strchr(text, ' ');
     if (space == NULL || space - text >= TM_ADDRESS_MAX || strchr(text, '\n') != NULL)
@@ -49,6 +113,7 @@ static int prepare(struct tm_api_client *client, const char *method, const char 
     *space = '\0';
     memcpy(address, text, (size_t)(space - text) + 1);
     tm_http_call_clear(&client->call);
+    client->call.env = client->env;
     tm_text_printf(&client->call.request, "%s %s HTTP/1.1\r\nAuthorization: Bearer %s\r\n", method, target, space + 1);
     if (strcmp(method, "GET") != 0) tm_text_puts(&client->call.request, "Content-Length: 0\r\n");
     return 0;
@@ -141,6 +206,8 @@ int tm_api_run_status(struct tm_env *env, const char *state_dir, struct tm_run_s
 const char *tm_api_away_note(struct tm_env *env, const char *state_dir, const struct tm_run_status *status)
 {
     if (status->live || status->state == TM_JOB_FINISHED || status->state == TM_JOB_FAILED) return "";
+    if (tm_run_is_owned(env, state_dir) && tm_run_is_away(env, state_dir))
+        return "by its books in the bucket, a few seconds old: its coordinator is not reached from here";
     if (tm_run_is_owned(env, state_dir))
         return "the coordinator does not answer; training continues without it for a while";
     return "not running; resume it with tidemill run --resume";

@@ -1,7 +1,8 @@
 #include "base/jsonout.h"
+#include "base/number.h"
 #include "base/term.h"
 #include "cli/commands.h"
-#include "cli/run_folder.h"
+#include "run/find_run.h"
 #include "run/state_folder.h"
 
 #include <inttypes.h>
@@ -121,6 +122,17 @@ static int print_all(struct tm_cli *cli, const char *dir, const struct listing *
     return rc;
 }
 
+/* As an argument, or by its option; 0: neither. */
+static int read_instance(struct tm_cli *cli, int64_t *out, struct tm_error *e)
+{
+    const char *word = cli->argument_count > 0 ? cli->arguments[0] : NULL;
+    if (cli->argument_count > 1 || (word != NULL && tm_given(cli, "instance")))
+        return tm_error_set(e, TM_EUSAGE, "one instance, or all: tidemill logs INSTANCE");
+    if (word == NULL) return tm_given_integer(cli, "instance", 1, INT64_MAX, out, e);
+    if (tm_number_i64(word, strlen(word), out) && *out > 0) return 0;
+    return tm_error_set(e, TM_EUSAGE, "\"%.60s\" is not the number of an instance; name a run with --state", word);
+}
+
 int tm_cmd_logs(struct tm_cli *cli, struct tm_error *e)
 {
     const char *dir = NULL;
@@ -129,12 +141,12 @@ int tm_cmd_logs(struct tm_cli *cli, struct tm_error *e)
     struct listing *all = tm_arena_alloc(&cli->arena, sizeof(*all));
     if (all == NULL) return tm_error_nomem(e);
     all->count = 0;
-    int rc = tm_run_folder(cli, &dir, e);
-    if (rc == 0) rc = tm_given_integer(cli, "instance", 1, INT64_MAX, &instance, e);
+    int rc = tm_run_find(cli->env, tm_given_text(cli, "state"), &cli->arena, &dir, e);
+    if (rc == 0) rc = read_instance(cli, &instance, e);
     if (rc == 0) rc = tm_given_integer(cli, "last", 1, INT64_MAX, &last, e);
     if (rc != 0) return rc;
     tm_state_path(dir, TM_STATE_LOGS, folder);
-    if (tm_given(cli, "instance")) {
+    if (instance > 0) {
         all->instances[all->count++] = (uint64_t)instance;
     } else {
         rc = cli->env->folder_each(cli->env, folder, take_name, all, e);

@@ -5,17 +5,20 @@
 #include "cli/dashboard_open.h"
 #include "cli/live_view.h"
 #include "cli/run_alerts.h"
+#include "cli/run_detach.h"
 #include "cli/run_loggers.h"
 #include "cli/run_summary.h"
 #include "cli/run_table.h"
 #include "cli/run_traces.h"
 #include "cli/web_tape.h"
+#include "job/detach.h"
 #include "job/job_changes.h"
 #include "job/job_file.h"
 #include "job/launch.h"
 #include "job/provider.h"
 #include "job/run_output.h"
 #include "run/chaos_driver.h"
+#include "run/run_home.h"
 #include "run/state_folder.h"
 
 #include <errno.h>
@@ -77,6 +80,15 @@ const struct tm_option tm_run_command_options[] = {
          "nothing said of a cloud or a trace, machines join there by tickets, as with --cloud join"},
     {.name = "advertise", .value = "HOST[:PORT]", .help = "where instances are told it is (where it listens)"},
     {.name = "tls", .help = "TLS on loopback, too; beyond it always"},
+    {.name = "detach",
+     .help =
+         "with cloud aws: rent a small on-demand VM that runs the coordinator, so that this machine may go; status, "
+         "events, logs, stop and attach then talk to it"},
+    {.name = "serve",
+     .value = "HOST:PORT",
+     .help = "serve the dashboard's API there, with TLS and a token, and say so in the bucket of the copies: tidemill "
+             "attach finds it"},
+    {.name = "serve-as", .value = "HOST", .help = "where others reach --serve (where it listens)"},
     {.name = "dashboard", .help = "also serve the dashboard while it runs, and print the link to its page"},
     {.name = "seed", .value = "N", .help = "seed that picks which instances are preempted (1)"},
     TM_TAPE_OPTIONS,
@@ -97,6 +109,8 @@ struct run {
     struct tm_cli *cli;
     const char *path; /* job file; NULL: a resumed one */
     const char *dir;
+    const char *state; /* the folder, where neither option nor job say it; NULL: they do */
+    const char *place; /* of the books it came from; NULL: it is of this machine */
     bool resumed;
     struct tm_run_settings settings;
     const char *refused; /* why it cannot run as it is: the cloud has not got the fleet, nothing trains it; NULL */
@@ -221,6 +235,12 @@ static void unsay_limit(struct run *run)
     if (tm_provider_of(job)->joins && !said && job->fleet.pools.count == 0) job->fleet.limit = 0;
 }
 
+/* Another machine is to run it, or does. */
+static bool is_detached(const struct run *run)
+{
+    return tm_given(run->cli, "detach") || (run->resumed && tm_run_is_away(run->cli->env, run->dir));
+}
+
 static int read_options(struct run *run, struct tm_error *e)
 {
     struct tm_cli *cli = run->cli;
@@ -257,6 +277,9 @@ static int read_options(struct run *run, struct tm_error *e)
     if (rc == 0) rc = keep_text(run, "advertise", &s->advertise, e);
     if (rc != 0) return rc;
     const char *place = run->path != NULL ? run->path : run->dir;
+    if (is_detached(run)) rc = tm_detach_check(s, place, e);
+    if (rc != 0) return rc;
+    if (is_detached(run) && s->advertise == NULL) s->advertise = "127.0.0.1"; /* the VM says its own */
     unsay_limit(run);
     rc = tm_provider_settle(cli->env, s, place, e);
     if (rc != 0) return rc;
@@ -267,8 +290,39 @@ static int read_options(struct run *run, struct tm_error *e)
 
 static int find_state(struct run *run, struct tm_error *e)
 {
-    return tm_launch_find_dir(run->cli->env, tm_given_text(run->cli, "state"), run->settings.job.name, &run->cli->arena,
-                              &run->dir, e);
+    const char *given = run->state != NULL ? run->state : tm_given_text(run->cli, "state");
+    return tm_launch_find_dir(run->cli->env, given, run->settings.job.name, &run->cli->arena, &run->dir, e);
+}
+
+/* What the bucket has of it. One that was lost before it began is begun there. */
+static int read_away(struct run *run, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    int rc = tm_run_away_refresh(run->cli->env, run->dir, e);
+    if (rc != 0 || tm_launch_has_work(run->cli->env, run->dir)) return rc;
+    tm_run_settings_deinit(&run->settings);
+    tm_run_settings_init(&run->settings);
+    tm_state_path(run->dir, TM_STATE_JOB, path);
+    rc = tm_job_file_load(run->cli->env, path, &run->settings, e);
+    run->resumed = rc == 0;
+    return rc;
+}
+
+/* "s3://BUCKET/PREFIX": a run as it is in its bucket, begun or not. */
+static int arrive(struct run *run, const char *place, bool *out_resume, struct tm_error *e)
+{
+    struct tm_cli *cli = run->cli;
+    const char *job = NULL;
+    const char *slash = strrchr(place, '/');
+    run->place = place;
+    run->settings.job.name = slash + 1; /* of the folder */
+    int rc = find_state(run, e);
+    run->settings.job.name = NULL;
+    if (rc == 0) rc = tm_detach_arrive(cli->env, place, run->dir, &cli->arena, &job, e);
+    run->state = run->dir;
+    run->path = job;
+    *out_resume = job == NULL;
+    return rc;
 }
 
 /* The settings of the run that is there, options of this call instead. */
@@ -277,18 +331,20 @@ static int read_resumed(struct run *run, struct tm_error *e)
     if (run->path != NULL) { /* only to find the folder */
         int rc = tm_job_file_load(run->cli->env, run->path, &run->settings, e);
         if (rc != 0) return rc;
-    } else if (!tm_given(run->cli, "state")) {
+    } else if (!tm_given(run->cli, "state") && run->state == NULL) {
         return tm_error_set(e, TM_EUSAGE, "which run? give its job file, or --state DIR");
     }
     int rc = find_state(run, e);
-    if (rc != 0) return rc;
+    if (rc == 0 && tm_run_is_away(run->cli->env, run->dir)) rc = read_away(run, e);
+    if (rc != 0 || run->resumed) return rc;
     struct tm_text changes;
     tm_text_init(&changes, 1 << 20);
     rc = tm_launch_resume(run->cli->env, run->dir, &run->settings, &changes, e);
     if (rc == 0 && changes.length > 0) show(run, &changes);
     tm_text_deinit(&changes);
     run->resumed = rc == 0;
-    return rc;
+    if (rc == 0 && run->place != NULL) run->settings.job.folder = tm_detach_folder(run->dir, &run->settings.job.arena);
+    return rc == 0 && run->settings.job.folder == NULL ? tm_error_nomem(e) : rc;
 }
 
 static int read_request(struct run *run, struct tm_error *e)
@@ -299,7 +355,8 @@ static int read_request(struct run *run, struct tm_error *e)
         return tm_error_set(e, TM_EUSAGE, "give one job file: tidemill run JOB.yaml");
     run->path = cli->argument_count > 0 ? cli->arguments[0] : NULL;
     struct tm_job asked = {.cloud = 0}; /* what a file may leave open depends on who has the instances */
-    int rc = tm_given_choice(cli, "cloud", &asked.cloud, e);
+    int rc = run->path != NULL && tm_detach_is_place(run->path) ? arrive(run, run->path, &resume, e) : 0;
+    if (rc == 0) rc = tm_given_choice(cli, "cloud", &asked.cloud, e);
     run->settings.by_resources = tm_provider_of(&asked)->by_resources;
     if (rc == 0) rc = resume ? read_resumed(run, e) : tm_job_file_load(run->cli->env, run->path, &run->settings, e);
     if (rc == 0) rc = read_options(run, e);
@@ -341,10 +398,16 @@ static void open_dashboard(struct run *run)
 {
     struct tm_text text;
     struct tm_error e;
-    if (!tm_given(run->cli, "dashboard")) return;
+    char where[TM_HOME_WHERE_MAX];
+    if (!tm_given(run->cli, "dashboard") && !tm_given(run->cli, "serve")) return;
     if (tm_dashboard_open(run->cli, run->dir, &run->dashboard, &e) != 0) {
         tm_log(TM_LOG_WARN, "%s; the run goes on without it", e.text);
         return;
+    }
+    tm_run_where(run->dashboard, run->dir, where);
+    if (tm_given(run->cli, "serve") && where[0] != '\0') {
+        (void)tm_launch_tell(run->launch, where);
+        if (!tm_given(run->cli, "dashboard")) return; /* its link has a token: not for logs */
     }
     tm_text_init(&text, 1024);
     tm_text_puts(&text, "dashboard: ");
@@ -429,6 +492,7 @@ static int launch(struct run *run, struct tm_error *e)
     struct tm_text call; /* so that whoever reads the record can do it again */
     struct tm_launch_request request = {.dir = run->dir,
                                         .resumed = run->resumed,
+                                        .keep_token = run->place != NULL,
                                         .settings = &run->settings,
                                         .plan = &run->plan,
                                         .program = run->program,
@@ -448,6 +512,36 @@ static int launch(struct run *run, struct tm_error *e)
     if (rc == 0) rc = finish(run, e);
     tm_launch_destroy(run->launch);
     tm_text_deinit(&call);
+    return rc;
+}
+
+/* Options that the run has there, too. */
+static int put_options(const struct run *run, struct tm_text *out, struct tm_error *e)
+{
+    static const char *const names[] = {"limit", "policy"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!tm_given(run->cli, names[i])) continue;
+        tm_text_printf(out, "%s--%s '", out->length > 0 ? " " : "", names[i]);
+        for (const char *at = tm_given_text(run->cli, names[i]); *at != '\0'; at++)
+            if (*at != '\'') tm_text_putc(out, *at);
+        tm_text_putc(out, '\'');
+    }
+    return tm_text_status(out, e);
+}
+
+static int detach(struct run *run, struct tm_error *e)
+{
+    struct tm_text options;
+    tm_text_init(&options, 4096);
+    int rc = put_options(run, &options, e);
+    const struct tm_detach_request request = {.dir = run->dir,
+                                              .settings = &run->settings,
+                                              .program = run->program,
+                                              .options = tm_text_string(&options),
+                                              .resumed = run->resumed,
+                                              .again = tm_given(run->cli, "again")};
+    if (rc == 0) rc = tm_run_detach(run->cli, &request, e);
+    tm_text_deinit(&options);
     return rc;
 }
 
@@ -584,6 +678,7 @@ static int do_run(struct run *run, struct tm_error *e)
     if (rc == 0) rc = make_verdict(run, e);
     if (rc == 0) rc = show_plan(run, e);
     if (rc == 0) rc = ask(run, e);
+    if (rc == 0 && is_detached(run)) return detach(run, e);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGHUP, &action, NULL);

@@ -5,8 +5,9 @@
 #include "cli/run_folder.h"
 #include "cli/run_picture.h"
 #include "run/find_run.h"
+#include "run/run_home.h"
 
-enum { STEP_MS = 50, EVENTS_SHOWN = 10 };
+enum { STEP_MS = 50, AWAY_STEPS = 100, EVENTS_SHOWN = 10 };
 
 const struct tm_option tm_status_command_options[] = {
     {.name = "state",
@@ -17,14 +18,17 @@ const struct tm_option tm_status_command_options[] = {
 };
 
 /* Until nobody runs it any more. */
-static int follow(struct tm_cli *cli, const char *dir, struct tm_error *e)
+int tm_status_follow(struct tm_cli *cli, const char *dir, struct tm_error *e)
 {
     struct tm_run_status last;
     struct tm_live_view *view = tm_live_view_of_run(cli->env, cli->term, dir, NULL, NULL);
     if (view == NULL) return tm_error_nomem(e);
+    int steps = tm_run_is_away(cli->env, dir) ? AWAY_STEPS : 1; /* of one elsewhere a bucket is asked */
     while (tm_run_is_owned(cli->env, dir)) {
-        tm_live_view_step(view);
-        cli->env->sleep_ms(cli->env, STEP_MS);
+        for (int i = 0; i < steps; i++) {
+            tm_live_view_step(view);
+            cli->env->sleep_ms(cli->env, STEP_MS);
+        }
     }
     int rc = tm_api_run_status(cli->env, dir, &last, e);
     if (rc == 0) {
@@ -44,7 +48,7 @@ int tm_cmd_status(struct tm_cli *cli, struct tm_error *e)
     if (tm_given(cli, "follow") && cli->json)
         return tm_error_set(e, TM_EUSAGE,
                             "--follow draws for a terminal; programs can use: tidemill events --follow --json");
-    if (tm_given(cli, "follow")) return follow(cli, dir, e);
+    if (tm_given(cli, "follow")) return tm_status_follow(cli, dir, e);
     rc = tm_api_run_status(cli->env, dir, &status, e);
     if (rc != 0) return rc;
     if (cli->json) {

@@ -2,11 +2,15 @@
 #include "base/jsonout.h"
 #include "cli/commands.h"
 #include "cli/run_folder.h"
+#include "job/detach.h"
 #include "run/find_run.h"
+#include "run/run_home.h"
+#include "store/copy_store.h"
 
 #include <inttypes.h>
+#include <string.h>
 
-enum { ANSWER_MS = 5000, LOOK_MS = 100, PATIENCE_MS = 120000 };
+enum { ANSWER_MS = 5000, LOOK_MS = 100, AWAY_LOOK_MS = 1000, PATIENCE_MS = 120000 };
 
 const struct tm_option tm_stop_command_options[] = {
     {.name = "state",
@@ -25,7 +29,7 @@ static int await_end(struct tm_cli *cli, const char *dir, struct tm_error *e)
             return tm_error_set(e, TM_ETIMEOUT,
                                 "it was told to stop %d s ago, but is still running; see: tidemill status",
                                 PATIENCE_MS / 1000);
-        cli->env->sleep_ms(cli->env, LOOK_MS);
+        cli->env->sleep_ms(cli->env, tm_run_is_away(cli->env, dir) ? AWAY_LOOK_MS : LOOK_MS);
     }
     return 0;
 }
@@ -40,6 +44,20 @@ static int ask(struct tm_cli *cli, const char *dir, struct tm_error *e)
     tm_text_deinit(&body);
     tm_api_client_destroy(client);
     return rc;
+}
+
+/* One that is not reached looks for orders in its bucket, too. */
+static int ask_away(struct tm_cli *cli, const char *dir, struct tm_error *e)
+{
+    char place[TM_COPY_PLACE_MAX];
+    int rc = tm_run_away_place(cli->env, dir, place, e);
+    if (rc == 0 && strncmp(place, "s3://", 5) == 0 && !tm_detach_is_rented(cli->env, dir))
+        return tm_error_set(
+            e, TM_ENOTFOUND,
+            "the VM of its coordinator is gone; go on with tidemill run --resume --state %s, or end its VMs "
+            "with tidemill cloud clean",
+            dir);
+    return rc == 0 ? tm_run_home_ask_stop(cli->env, place, tm_given(cli, "now"), e) : rc;
 }
 
 static void print(struct tm_cli *cli, const char *dir, const struct tm_run_status *status)
@@ -69,6 +87,7 @@ int tm_cmd_stop(struct tm_cli *cli, struct tm_error *e)
     if (rc != 0) return rc;
     if (!tm_run_is_owned(cli->env, dir)) return tm_error_set(e, TM_ENOTFOUND, "%s: it is not running", dir);
     rc = ask(cli, dir, e);
+    if (rc != 0 && tm_run_is_away(cli->env, dir)) rc = ask_away(cli, dir, e);
     if (rc != 0) return tm_error_wrap(e, rc, "asking for a stop");
     rc = await_end(cli, dir, e);
     if (rc == 0) rc = tm_api_run_status(cli->env, dir, &status, e);

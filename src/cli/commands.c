@@ -379,15 +379,30 @@ const struct tm_command tm_commands[] = {
         .run = tm_cmd_events,
     },
     {
+        .name = "attach",
+        .summary = "watch and steer a run that another machine has",
+        .arguments = "s3://BUCKET/PREFIX | JOB",
+        .description =
+            "A run whose copies are in a bucket has its books there, too. attach makes a state folder here that leads "
+            "to them, and follows the run as status --follow does; status, events, logs, stop, report and result then "
+            "work here as on the machine that runs it. A name alone is looked for among the VMs of the account: "
+            "tidemill run --detach tags the one that runs the coordinator.",
+        .examples = "  tidemill attach s3://my-bucket/first\n"
+                    "  tidemill attach gpt-tiny --no-follow\n",
+        .options = tm_attach_command_options,
+        .run = tm_cmd_attach,
+    },
+    {
         .name = "logs",
         .summary = "what the workers of a run have printed",
+        .arguments = "[INSTANCE]",
         .description =
             "Prints the output of a run's workers, each line after the number of its instance: what your script "
             "prints, "
             "and its errors. tidemill run shows the same lines while they come. The files are in logs/ of the state "
             "folder.",
         .examples = "  tidemill logs\n"
-                    "  tidemill logs --instance 2 --last 20\n",
+                    "  tidemill logs 2 --last 20\n",
         .options = tm_logs_command_options,
         .run = tm_cmd_logs,
     },
@@ -454,6 +469,16 @@ const struct tm_command tm_commands[] = {
                     "  tidemill copy --state gpt-tiny -y\n",
         .options = tm_copy_command_options,
         .run = tm_cmd_copy,
+    },
+    {
+        .name = "result",
+        .summary = "where the weights of a run are",
+        .description = "Prints the folder with the weights of a run that has ended, as safetensors files, and their "
+                       "hash. Of a run "
+                       "that another machine had (run --detach, attach) they are fetched from the bucket, once.",
+        .examples = "  tidemill result --state gpt-tiny\n",
+        .options = tm_result_command_options,
+        .run = tm_cmd_result,
     },
     {
         .name = "report",

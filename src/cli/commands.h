@@ -69,7 +69,12 @@ extern const struct tm_option tm_dashboard_command_options[];
 int tm_cmd_dashboard(struct tm_cli *cli, struct tm_error *e);
 
 extern const struct tm_option tm_status_command_options[];
+extern const struct tm_option tm_attach_command_options[];
+extern const struct tm_option tm_result_command_options[];
 int tm_cmd_status(struct tm_cli *cli, struct tm_error *e);
+int tm_status_follow(struct tm_cli *cli, const char *dir, struct tm_error *e); /* until nobody runs it any more */
+int tm_cmd_attach(struct tm_cli *cli, struct tm_error *e);
+int tm_cmd_result(struct tm_cli *cli, struct tm_error *e);
 extern const struct tm_option tm_events_command_options[];
 int tm_cmd_events(struct tm_cli *cli, struct tm_error *e);
 extern const struct tm_option tm_logs_command_options[];

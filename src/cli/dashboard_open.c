@@ -77,6 +77,17 @@ static int read_rest(struct tm_cli *cli, struct tm_dashboard_options *options, s
     return rc != 0 ? rc : tm_dashboard_attached(cli, &options->attached, &options->attached_count, e);
 }
 
+static int read_served_as(struct tm_cli *cli, struct tm_dashboard_options *options, struct tm_error *e)
+{
+    struct names *names = tm_arena_alloc(&cli->arena, sizeof *names);
+    if (names == NULL) return tm_error_nomem(e);
+    names->count = 0;
+    int rc = tm_given(cli, "serve-as") ? add_name(cli, names, tm_given_text(cli, "serve-as"), e) : 0;
+    options->names = names->list;
+    options->name_count = names->count;
+    return rc;
+}
+
 int tm_dashboard_open(struct tm_cli *cli, const char *dir, struct tm_dashboard **out, struct tm_error *e)
 {
     struct tm_dashboard_options options = {.listen = USUAL, .version = TIDEMILL_VERSION};
@@ -100,9 +111,11 @@ int tm_dashboard_open(struct tm_cli *cli, const char *dir, struct tm_dashboard *
     if (rc != 0) return rc;
     options.dirs = dirs->list;
     options.dir_count = dirs->count;
-    bool given = dir == NULL && tm_given(cli, "listen");
-    if (given) options.listen = tm_given_text(cli, "listen");
+    const char *where = dir == NULL ? "listen" : "serve"; /* beside a run, its own --listen is the coordinator's */
+    bool given = tm_given(cli, where);
+    if (given) options.listen = tm_given_text(cli, where);
     if (dir == NULL) rc = read_rest(cli, &options, e);
+    if (rc == 0 && dir != NULL && given) rc = read_served_as(cli, &options, e);
     if (rc != 0) return rc;
     rc = tm_dashboard_create(cli->env, &options, out, e);
     if (rc == 0 || given || rc == -(int)TM_ENOMEM) return rc;

@@ -5,7 +5,7 @@
 enum { GIVE_UP_S = 300 }; /* an agent without its coordinator */
 
 /* For the shell, whatever is in it. */
-static void put_word(struct tm_text *out, const char *name, const char *text)
+void tm_aws__put_word(struct tm_text *out, const char *name, const char *text)
 {
     tm_text_printf(out, "%s='", name);
     for (; *text != '\0'; text++) {
@@ -77,22 +77,27 @@ static const char rest[] =
     "    say 'a new ticket'\n"
     "done\n";
 
+const char *tm_aws__boot_script(void)
+{
+    return begin;
+}
+
 int tm_aws__print_user_data(const struct tm_aws__user_data *data, struct tm_text *out, struct tm_error *e)
 {
     size_t from = out->length;
     tm_text_puts(out, "#!/bin/bash\n# An instance of a Tidemill job.\n");
-    put_word(out, "job", data->job);
-    put_word(out, "program", data->program);
-    put_word(out, "sha256", data->sha256);
-    put_word(out, "ticket", data->ticket);
-    put_word(out, "ticket_url", data->ticket_url);
-    put_word(out, "log_url", data->log_url);
+    tm_aws__put_word(out, "job", data->job);
+    tm_aws__put_word(out, "program", data->program);
+    tm_aws__put_word(out, "sha256", data->sha256);
+    tm_aws__put_word(out, "ticket", data->ticket);
+    tm_aws__put_word(out, "ticket_url", data->ticket_url);
+    tm_aws__put_word(out, "log_url", data->log_url);
     long long give_up_s = data->silence_s < GIVE_UP_S ? data->silence_s : GIVE_UP_S;
     tm_text_printf(out, "silence=%lld\nlife=%lld\ngive_up=%lld\n", (long long)data->silence_s, (long long)data->life_s,
                    give_up_s);
     tm_text_puts(out, begin);
     if (data->setup != NULL && data->setup[0] != '\0') {
-        put_word(out, "setup", data->setup);
+        tm_aws__put_word(out, "setup", data->setup);
         tm_text_puts(out, "say 'setup'\nput_log\n(\n");
         tm_text_puts(out, data->variables);
         tm_text_puts(out, "exec bash -c \"$setup\"\n) || end \"setup failed with status $?\"\n");

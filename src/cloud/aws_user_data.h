@@ -30,4 +30,10 @@ struct tm_aws__user_data {
 /* -TM_ELIMIT: it is longer than AWS allows. */
 int tm_aws__print_user_data(const struct tm_aws__user_data *data, struct tm_text *out, struct tm_error *e);
 
+/* Its parts, for other scripts: NAME='TEXT' as a shell reads it; and what begins each: the program is fetched into
+ * /var/lib/tidemill, `say` and `end` are there, and $life is the longest life. It needs $job, $program, $sha256,
+ * $log_url, $life. */
+void tm_aws__put_word(struct tm_text *out, const char *name, const char *text);
+const char *tm_aws__boot_script(void);
+
 #endif

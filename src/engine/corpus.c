@@ -1,10 +1,28 @@
 #include "engine/corpus.h"
 
 #include "base/embed.h"
+#include "store/data_set.h"
 
 #include <string.h>
 
 TM_EMBED(tm_text_kjv, "text/kjv-new-testament.txt");
+
+enum { ARENA_MAX = 1 << 20 };
+
+/* A file, or an object of a bucket that becomes one. */
+static int map(struct tm_env *env, const char *name, const void **out, size_t *out_length, struct tm_error *e)
+{
+    struct tm_arena arena;
+    int rc = 0;
+    tm_arena_init(&arena, ARENA_MAX);
+    if (tm_data_set_is(name)) rc = tm_data_set_path(env, name, &arena, &name, e);
+    if (rc == 0) {
+        rc = env->file_map(env, name, out, out_length, e);
+        if (rc != 0) rc = tm_error_wrap(e, rc, "data");
+    }
+    tm_arena_deinit(&arena);
+    return rc;
+}
 
 int tm_corpus_open(struct tm_env *env, const char *name, struct tm_corpus *out, struct tm_error *e)
 {
@@ -14,8 +32,8 @@ int tm_corpus_open(struct tm_env *env, const char *name, struct tm_corpus *out, 
         corpus.length = (size_t)(tm_text_kjv_end - tm_text_kjv_begin);
     } else {
         const void *bytes = NULL;
-        int rc = env->file_map(env, name, &bytes, &corpus.length, e);
-        if (rc != 0) return tm_error_wrap(e, rc, "data");
+        int rc = map(env, name, &bytes, &corpus.length, e);
+        if (rc != 0) return rc;
         corpus.bytes = bytes;
         corpus.mapped = true;
     }

@@ -3,6 +3,7 @@
 #include "base/number.h"
 #include "engine/assignment.h"
 #include "engine/corpus.h"
+#include "store/data_set.h"
 #include "wire/fingerprint.h"
 #include "wire/hash.h"
 
@@ -95,7 +96,8 @@ static struct tm_optimizer optimizer_of(const struct tm_job *job)
 static const char *data_of(const struct tm_job *job, struct tm_arena *arena)
 {
     const char *folder = job->folder;
-    bool as_it_is = strcmp(job->data, SHIPPED) == 0 || folder[0] == '\0' || job->data[0] == '/' || job->data[0] == '\0';
+    bool as_it_is = strcmp(job->data, SHIPPED) == 0 || folder[0] == '\0' || job->data[0] == '/' ||
+                    job->data[0] == '\0' || tm_data_set_is(job->data);
     return as_it_is ? tm_arena_strdup(arena, job->data) : tm_arena_printf(arena, "%s/%s", folder, job->data);
 }
 

@@ -6,6 +6,7 @@
 #include "run/run_settings.h"
 #include "run/state_folder.h"
 #include "store/copy_store.h"
+#include "store/data_set.h"
 #include "wire/office_link.h"
 #include "wire/ticket.h"
 
@@ -260,7 +261,7 @@ static int settle(struct join *j, struct tm_error *e)
         rc = data == -(int)TM_ENOTFOUND ? 0 : data;
         if (data == 0)
             job->data = tm_arena_printf(&job->arena, "%s/data", j->made.dir);
-        else if (job->data != NULL && job->data[0] != '/' && before[0] != '\0' &&
+        else if (job->data != NULL && job->data[0] != '/' && before[0] != '\0' && !tm_data_set_is(job->data) &&
                  strcmp(job->data, "kjv-new-testament") != 0)
             job->data = tm_arena_printf(&job->arena, "%s/%s", before, job->data);
         job->folder = j->made.dir;

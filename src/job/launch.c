@@ -3,6 +3,7 @@
 #include "base/address.h"
 #include "base/alloc.h"
 #include "base/log.h"
+#include "job/bucket_result.h"
 #include "job/job_engine.h"
 #include "job/job_pools.h"
 #include "job/launch_internal.h"
@@ -142,6 +143,22 @@ static int start(struct tm_launch *launch, struct tm_error *e)
     return tm_supervisor_create(launch->env, &options, &launch->supervisor, e);
 }
 
+/* Its books are where others find them before anything is rented. */
+static int open_home(struct tm_launch *launch, struct tm_error *e)
+{
+    if (!tm_bucket_of(launch->env, launch->request.dir, launch->place)) {
+        launch->place[0] = '\0';
+        return 0;
+    }
+    return tm_run_home_open(launch->env, launch->request.dir, launch->place, 0, &launch->home, e);
+}
+
+bool tm_launch_tell(struct tm_launch *launch, const char *where)
+{
+    if (launch->home != NULL) tm_run_home_tell(launch->home, where);
+    return launch->home != NULL;
+}
+
 int tm_launch_create(struct tm_env *env, const struct tm_launch_request *request, struct tm_launch **out,
                      struct tm_error *e)
 {
@@ -154,6 +171,7 @@ int tm_launch_create(struct tm_env *env, const struct tm_launch_request *request
     for (int i = 0; i < TM_CLOUD_POOLS_MAX; i++)
         tm_trace_init(&launch->pool_traces[i]);
     int rc = tm_launch__prepare(launch, e);
+    if (rc == 0) rc = open_home(launch, e);
     return rc == 0 ? start(launch, e) : rc;
 }
 
@@ -162,6 +180,7 @@ void tm_launch_destroy(struct tm_launch *launch)
     if (launch == NULL) return;
     assert(launch->supervisor == NULL && launch->cloud == NULL); /* closed */
     const char *dir = launch->request.dir;
+    (void)tm_run_home_close(launch->home, NULL);
     tm_run_tls__deinit(&launch->tls);
     if (launch->owned && tm_run_settings_tls(launch->request.settings)) tm_run_tls__remove(dir);
     if (launch->owned) tm_state_disown(launch->env, dir, &launch->owner);
@@ -205,8 +224,17 @@ static int let_save(struct tm_launch *launch, int64_t timeout_ms, struct tm_erro
     return rc == -(int)TM_ETIMEOUT || rc == -(int)TM_ENONE ? 0 : rc;
 }
 
+/* What somebody wrote into the bucket who does not reach us. */
+static void take_order(struct tm_launch *launch)
+{
+    enum tm_home_order order = launch->home != NULL ? tm_run_home_order(launch->home) : TM_HOME_ORDER_NONE;
+    for (int i = 0; i < (int)order; i++) /* twice: at once */
+        tm_launch_stop(launch);
+}
+
 int tm_launch_step(struct tm_launch *launch, int64_t timeout_ms, struct tm_error *e)
 {
+    take_order(launch);
     if (launch->saving) return let_save(launch, timeout_ms, e);
     int rc = tm_supervisor_step(launch->supervisor, timeout_ms, e);
     if (rc == 0 && launch->cloud->now_ms(launch->cloud) >= launch->stop_at_ms) {
@@ -334,5 +362,9 @@ int tm_launch_keep(struct tm_launch *launch, struct tm_run_status *status, struc
     keep_costs(launch);
     if (rc == 0) rc = keep_summary(launch, status, e);
     if (rc == 0) rc = tm_run_report_write(launch->env, launch->request.dir, NULL, e); /* the summary has the hash */
-    return rc;
+    if (rc == 0 && launch->home != NULL)
+        rc = tm_bucket_result__bring(launch->env, launch->request.dir, launch->place, e);
+    int closed = tm_run_home_close(launch->home, rc == 0 ? e : NULL); /* last: whoever waits for its end finds all */
+    launch->home = NULL;
+    return rc == 0 ? closed : rc;
 }

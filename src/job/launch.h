@@ -19,6 +19,7 @@
 struct tm_launch_request {
     const char *dir; /* the state folder, absolute */
     bool resumed;    /* go on with what is there; else it is removed first */
+    bool keep_token; /* but for its token: it was begun elsewhere, and is the same job */
     struct tm_run_settings *settings;
     const struct tm_run_plan *plan;
     const char *program; /* path of tidemill itself */
@@ -51,10 +52,14 @@ void tm_launch_stop(struct tm_launch *launch);
  * returned with `e` as it is, unless it is 0 and closing fails. */
 int tm_launch_close(struct tm_launch *launch, int rc, struct tm_error *e);
 
+/* Where others reach the run from now on, for those who find it by its bucket (run_home.h): false, where its copies are
+ * in none. */
+bool tm_launch_tell(struct tm_launch *launch, const char *where);
+
 /* How it ended, by the record; the caller owns what is in `out`. After close. */
 int tm_launch_status(struct tm_launch *launch, struct tm_run_status *out, struct tm_error *e);
 /* Keeps the weights (and fills in their hash), the costs as measured, the summary of a job that is over, and the
- * report. */
+ * report; where its copies are in a bucket, there, too. */
 int tm_launch_keep(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e);
 
 /* ---- before it: what is in a state folder ---- */

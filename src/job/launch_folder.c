@@ -141,13 +141,14 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
 }
 
 /* What an earlier run left; nothing else that lies there. */
-static void clear_folder(const char *dir)
+static void clear_folder(const char *dir, bool keep_token)
 {
     static const char *const also[] = {"record-wal", "record-shm"};
     char path[TM_STATE_PATH_MAX + 32];
     for (int file = 0; file < TM_STATE_FILE_COUNT; file++) {
         if (file == TM_STATE_OWNER || file == TM_STATE_LOCK || file == TM_STATE_COST)
             continue; /* what was measured is of use to the next */
+        if (keep_token && file == TM_STATE_TOKEN) continue;
         tm_state_path(dir, (enum tm_state_file)file, path);
         (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     }
@@ -195,7 +196,7 @@ static int begin_anew(const struct tm_launch *launch, char *before, size_t room,
 {
     int rc = tm_copies_place__forget(launch->env, launch->request.dir, before, room, e);
     if (rc != 0) return tm_error_wrap(e, rc, "copies of the run before cannot be deleted");
-    clear_folder(launch->request.dir);
+    clear_folder(launch->request.dir, launch->request.keep_token);
     return 0;
 }
 

@@ -4,7 +4,9 @@
 #include "job/launch.h"
 #include "job/provider.h"
 #include "job/run_tls.h"
+#include "run/run_home.h"
 #include "run/supervisor.h"
+#include "store/copy_store.h"
 
 struct tm_launch {
     struct tm_env *env;
@@ -28,6 +30,8 @@ struct tm_launch {
     bool saving;        /* the job is over, and a script may have a model to save */
     int64_t save_until_ns;
     bool ended;
+    struct tm_run_home *home;      /* its books in the bucket; NULL: its copies are in none */
+    char place[TM_COPY_PLACE_MAX]; /* the bucket's; "": none */
     /* texts that cloud and supervisor borrow */
     struct tm_provider_request opened;
     char cloud_dir[TM_STATE_PATH_MAX];

@@ -4,6 +4,7 @@
 #include "job/join.h"
 #include "job/launch_internal.h"
 #include "job/workdir.h"
+#include "store/data_set.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,14 @@ static int find_data(struct tm_launch *launch, const char **out, struct tm_error
     if (job->engine == TM_JOB_ENGINE_COMMAND)
         return tm_workdir__pack(env, job, launch->request.dir, launch->request.arena, out, e);
     if (job->engine != TM_JOB_ENGINE_GPT || job->data == NULL || job->data[0] == '\0') return 0;
+    if (tm_data_set_is(job->data)) { /* fetched here, and handed on: machines need no credentials for it */
+        const char *fetched = NULL;
+        int rc = tm_data_set_path(env, job->data, launch->request.arena, &fetched, e);
+        if (rc == 0 && env->file_read_at(env, fetched, 0, &byte, 1, &length, &size, NULL) == 0 &&
+            size <= TM_JOIN_DATA_MAX)
+            *out = fetched;
+        return rc;
+    }
     bool absolute = job->data[0] == '/' || job->folder[0] == '\0';
     const char *path =
         tm_arena_printf(launch->request.arena, "%s%s%s", absolute ? "" : job->folder, absolute ? "" : "/", job->data);

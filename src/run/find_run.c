@@ -1,7 +1,9 @@
 #include "run/find_run.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/paths.h"
+#include "run/run_home.h"
 #include "run/state_folder.h"
 
 #include <string.h>
@@ -15,12 +17,13 @@ static bool is_run(struct tm_env *env, const char *dir)
     tm_state_path(dir, TM_STATE_RECORD, path);
     if (env->file_exists(env, path)) return true;
     tm_state_path(dir, TM_STATE_RUN, path);
-    return env->file_exists(env, path);
+    return env->file_exists(env, path) || tm_run_is_away(env, dir);
 }
 
 bool tm_run_is_owned(struct tm_env *env, const char *dir)
 {
     struct tm_state_owner owner;
+    if (tm_run_is_away(env, dir)) return tm_run__away_is_live(env, dir);
     return tm_state__owner(env, dir, &owner, NULL) == 0;
 }
 
@@ -64,7 +67,8 @@ static int look_at(struct found *found, const char *name, struct tm_error *e)
     const char *dir = NULL;
     int rc = path_of(found->env, name, found->arena, &dir, e);
     if (rc != 0 || !is_run(found->env, dir)) return rc;
-    bool owned = tm_run_is_owned(found->env, dir);
+    bool away = tm_run_is_away(found->env, dir); /* not asked for here: that may take long */
+    bool owned = !away && tm_run_is_owned(found->env, dir);
     if (found->owned == 0 || owned) found->dir = dir;
     found->owned += owned;
     if (found->runs++ < NAMES_SHOWN) tm_text_printf(&found->shown, "%s%s", found->runs > 1 ? ", " : "", name);
@@ -96,7 +100,7 @@ static int search(struct tm_env *env, struct tm_arena *arena, const char **out_d
 
 /* ---- with one ---- */
 
-int tm_run_find(struct tm_env *env, const char *given, struct tm_arena *arena, const char **out_dir, struct tm_error *e)
+static int find(struct tm_env *env, const char *given, struct tm_arena *arena, const char **out_dir, struct tm_error *e)
 {
     if (given == NULL) return search(env, arena, out_dir, e);
     int rc = tm_state_check(given, e);
@@ -113,4 +117,26 @@ int tm_run_find(struct tm_env *env, const char *given, struct tm_arena *arena, c
     if (!is_run(env, given)) return tm_error_set(e, TM_ENOTFOUND, "%s: no tidemill run here", given);
     *out_dir = given;
     return 0;
+}
+
+/* Of a run that another machine has: what is known of it now. */
+static int refresh(struct tm_env *env, const char *dir, struct tm_error *e)
+{
+    struct tm_error why = {.text = ""};
+    char path[TM_STATE_PATH_MAX];
+    int rc = tm_run_away_refresh(env, dir, &why);
+    if (rc == 0) return 0;
+    tm_state_path(dir, TM_STATE_RECORD, path);
+    if (rc == -(int)TM_ENOMEM || !env->file_exists(env, path)) {
+        if (e != NULL) *e = why;
+        return rc;
+    }
+    tm_log(TM_LOG_WARN, "%s; what was known last is shown", why.text);
+    return 0;
+}
+
+int tm_run_find(struct tm_env *env, const char *given, struct tm_arena *arena, const char **out_dir, struct tm_error *e)
+{
+    int rc = find(env, given, arena, out_dir, e);
+    return rc == 0 && tm_run_is_away(env, *out_dir) ? refresh(env, *out_dir, e) : rc;
 }

@@ -448,6 +448,8 @@ static void print_aws(struct tm_jsonout *json, const struct tm_job_aws *aws)
     put_text(json, "subnet", aws->subnet);
     put_text(json, "security_group", aws->security_group);
     put_text(json, "instance_profile", aws->instance_profile);
+    put_text(json, "coordinator", aws->coordinator);
+    put_text(json, "coordinator_profile", aws->coordinator_profile);
     if (aws->disk > 0) tm_jsonout_integer(json, "disk", aws->disk);
     if (aws->silence_ms > 0) put_ms(json, "silence", aws->silence_ms);
     if (aws->life_ms > 0) put_ms(json, "life", aws->life_ms);

@@ -9,6 +9,7 @@
  *     owner          pid, start and mark of the program that runs it; gone when none does
  *     result/        the weights at the end, as a checkpoint
  *     metrics.jsonl  every committed step once, where the job has loggers (step_log.h)
+ *     away           another machine runs it: the place of its books (run_home.h)
  *     summary.json, report.html, measured.tmcost, prediction.json (what the plan said)
  *
  * Only one program runs a job. One that was killed leaves `owner` behind: the next finds it, ends all processes with
@@ -44,7 +45,9 @@ enum { TM_STATE_PATH_MAX = 4096, TM_STATE_TOKEN_MAX = 128, TM_STATE_MARK_MAX = 6
     X(PREDICTION, "prediction.json")                                                                                   \
     X(COST, "measured.tmcost")                                                                                         \
     X(LIFETIMES, "lifetimes.csv")                                                                                      \
-    X(METRICS, "metrics.jsonl")
+    X(METRICS, "metrics.jsonl")                                                                                        \
+    X(AWAY, "away")                                                                                                    \
+    X(AWAY_CALL, "away.call")
 
 enum tm_state_file {
 #define TM_STATE_FILE_ENUM(name, text) TM_STATE_##name,

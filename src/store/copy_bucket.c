@@ -412,7 +412,7 @@ int tm_copy_bucket__open(struct tm_env *env, const char *place, uint64_t job, st
 {
     struct bucket *b = tm_calloc(1, sizeof *b);
     if (b == NULL) return tm_error_nomem(e);
-    int rc = tm_objects__open(env, place, &b->objects, e);
+    int rc = tm_objects_open(env, place, &b->objects, e);
     if (rc != 0) {
         tm_free(b);
         return rc;

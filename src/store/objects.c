@@ -56,7 +56,7 @@ int tm_objects_place(const char *place, char bucket[TM_BUCKET_MAX], char prefix[
     return 0;
 }
 
-int tm_objects__open(struct tm_env *env, const char *place, struct tm_objects *out, struct tm_error *e)
+int tm_objects_open(struct tm_env *env, const char *place, struct tm_objects *out, struct tm_error *e)
 {
     size_t service = find_service(place);
     if (service == SERVICES) return tm_error_set(e, TM_EUSAGE, "%.200s: not a bucket", place);

@@ -36,7 +36,7 @@ struct tm_objects {
 bool tm_objects__is_place(const char *place);
 /* "SCHEME://BUCKET/PREFIX" taken apart: -TM_EUSAGE where it is none. */
 int tm_objects_place(const char *place, char bucket[TM_BUCKET_MAX], char prefix[TM_PREFIX_MAX], struct tm_error *e);
-int tm_objects__open(struct tm_env *env, const char *place, struct tm_objects *out, struct tm_error *e);
+int tm_objects_open(struct tm_env *env, const char *place, struct tm_objects *out, struct tm_error *e);
 
 /* The services. */
 int tm_s3__open(struct tm_env *env, const char *place, struct tm_objects *out, struct tm_error *e);

@@ -74,10 +74,12 @@ struct tm_job_aws {
     const char *subnet;         /* NULL: the default VPC's, of the pool's zone */
     const char *security_group; /* NULL: the VPC's default group */
     const char *instance_profile;
-    int64_t disk;       /* bytes of the first disk; 0: as the image has it */
-    int64_t silence_ms; /* a VM ends itself after so long without the run; 0: the usual */
-    int64_t life_ms;    /* and after so long in any case; 0: the usual */
-    int64_t start_ms;   /* it must have joined within so long; 0: the usual */
+    const char *coordinator;         /* instance type of the VM of run --detach; NULL: a small one */
+    const char *coordinator_profile; /* its instance profile */
+    int64_t disk;                    /* bytes of the first disk; 0: as the image has it */
+    int64_t silence_ms;              /* a VM ends itself after so long without the run; 0: the usual */
+    int64_t life_ms;                 /* and after so long in any case; 0: the usual */
+    int64_t start_ms;                /* it must have joined within so long; 0: the usual */
 };
 
 /* Of cloud azure: what all its VMs have in common. */

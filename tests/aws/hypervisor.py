@@ -25,7 +25,8 @@ class Instance:
 
 
 class Hypervisor(Machines):
-    def __init__(self, backends, regions=("us-east-1",)):
+    def __init__(self, backends, regions=("us-east-1",), keys=None):
+        self.keys = keys  # of the role that instances with a profile have
         self.backends, self.regions, self.known = backends, regions, {}
         super().__init__()
 
@@ -47,7 +48,28 @@ class Hypervisor(Machines):
             return handler.answer(200, json.dumps({"action": "terminate", "time": at}))
         if handler.path == "/latest/meta-data/instance-id":
             return handler.answer(200, vm.instance.id)
+        if handler.path == "/latest/meta-data/local-ipv4":
+            return handler.answer(200, vm.instance.address)
+        role = "/latest/meta-data/iam/security-credentials/"
+        if handler.path.startswith(role) and self.keys and self.has_profile(vm):
+            until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 6 * 3600))
+            keys = {"Code": "Success", "AccessKeyId": self.keys[0], "SecretAccessKey": self.keys[1], "Expiration": until}
+            return handler.answer(200, json.dumps(keys) if handler.path != role else "role")
         handler.answer(404)
+
+    def has_profile(self, vm):
+        return any(vm.instance.id in self.backends[ACCOUNT][r].iam_instance_profile_associations for r in self.regions)
+
+    def control(self, path, order):
+        if path == "/tidemill/profile":  # the one that has a role of its own
+            return next((v.instance.id for v in self.running() if self.has_profile(v)), "")
+        if path == "/tidemill/userdata":
+            return [i.data for i in self.known.values()]
+        if path == "/tidemill/crash" and "id" in order:
+            vm = next(v for v in self.running() if v.instance.id == order["id"])
+            self.fail(vm)
+            return {"crashed": vm.instance.id}
+        return super().control(path, order)
 
     def end(self, vm, reason, words):
         from moto.ec2.models.instances import StateReason

@@ -17,6 +17,7 @@ input. Beside moto it has
   - POST /tidemill/interrupt {"region": R, "id": I}: the instance goes as a spot instance does
   - POST /tidemill/lose {"address": A}: the instance of this private address has failed
   - GET /tidemill/keys/PREFIX: keys of the bucket, and uploads that were not finished
+  - GET /tidemill/gets: the keys that were fetched, more than their first byte
   - GET /tidemill/calls: how many requests of each kind there were
   - GET /tidemill/alive: how many instances that are tagged as ours have not ended
   - with --hypervisor (tests/aws/hypervisor.py) instances boot: GET /tidemill/vms, POST /tidemill/notice {"seconds": S},
@@ -49,7 +50,7 @@ import moto_market
 moto_market.patch()
 moto = DomainDispatcherApplication(create_backend_app)
 lock = threading.Lock()
-faults, tokens, calls = [], {}, {}
+faults, tokens, calls, gets = [], {}, {}, []
 key, secret = "test", "test"
 hypervisor = None
 
@@ -97,6 +98,9 @@ def answer(start, status, body, headers=()):
 
 
 def control(path, body, start):
+    if path == "/tidemill/gets":  # keys that were got from their first byte on, more than that byte
+        with lock:
+            return answer(start, 200, ",".join(gets))
     if path == "/tidemill/calls":
         with lock:
             return answer(start, 200, json.dumps(calls))
@@ -187,6 +191,9 @@ def app(environ, start):
     line = f"{environ['REQUEST_METHOD']} {path}?{query} {body[:20000].decode('latin1') if form else ''}"
     with lock:
         calls[action] = calls.get(action, 0) + 1
+        ranged = environ.get("HTTP_RANGE", "bytes=0-1")
+        if action == "GET" and ranged.startswith("bytes=0-") and ranged != "bytes=0-0" and len(gets) < 10000:
+            gets.append(path)
     fault = planted(line)
     if fault and fault.get("how") == "cut":
         environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
@@ -262,7 +269,10 @@ boto3.client("s3", **kw).create_bucket(Bucket=args.bucket)
 if args.hypervisor:
     sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../aws"))
     from hypervisor import Hypervisor
-    hypervisor = Hypervisor(ec2_backends)
+    from moto.iam.models import iam_backends
+    backend = iam_backends["123456789012"]["aws"]
+    backend.create_instance_profile(name="coordinator", path="/", role_names=[], tags=[])
+    hypervisor = Hypervisor(ec2_backends, keys=(key, secret))
 with open(args.folder + "/cloud.tmp", "w") as f:
     f.write(f"export AWS_ENDPOINT_URL={url}\nexport AWS_ACCESS_KEY_ID={key}\nexport AWS_SECRET_ACCESS_KEY={secret}\n"
             f"export AWS_REGION=us-east-1\nexport AWS_EC2_METADATA_DISABLED=true\n")

@@ -141,7 +141,7 @@ static void test_drop(void **state)
     struct tm_block_pool *pool = tm_block_pool_create();
     struct tm_objects objects;
     int count = 0;
-    assert_int_equal(tm_objects__open(tm_env_real(), place.place, &objects, NULL), 0);
+    assert_int_equal(tm_objects_open(tm_env_real(), place.place, &objects, NULL), 0);
     for (uint32_t l = 0; l < 5; l++) {
         assert_int_equal(suite_put(store, pool, 1, l, 100), 0);
         assert_int_equal(suite_put(store, pool, 12, l, 100), 0);

@@ -1,0 +1,338 @@
+#include "job/detach.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "job/launch.h"
+#include "run/run_home.h"
+#include "run/state_bundle.h"
+#include "run/state_folder.h"
+#include "store/copy_store.h"
+#include "store/objects.h"
+#include "wire/hash.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAMES_MAX = 1 << 20, TOKEN_BYTES = 64, LISTED_S = 60 };
+
+#define BOOKS   "run/books"
+#define DATA    "run/data-"
+#define WHERE   "run/where"
+#define SHIPPED "kjv-new-testament"
+#define USUAL   "t3.small"
+
+bool tm_detach_is_place(const char *text)
+{
+    return strstr(text, "://") != NULL;
+}
+
+/* Has it data that is a file here? */
+static bool has_data(const struct tm_job *job)
+{
+    return job->engine == TM_JOB_ENGINE_GPT && job->data != NULL && job->data[0] != '\0' &&
+           strcmp(job->data, SHIPPED) != 0 && !tm_detach_is_place(job->data);
+}
+
+static bool is_below(const char *path)
+{
+    return path[0] != '/' && strncmp(path, "../", 3) != 0 && strstr(path, "/../") == NULL;
+}
+
+int tm_detach_check(const struct tm_run_settings *settings, const char *place, struct tm_error *e)
+{
+    const struct tm_job *job = &settings->job;
+    if (strcmp(tm_job_cloud_names[job->cloud], "aws") != 0)
+        return tm_error_set(e, TM_EUSAGE, "--detach rents a VM for the coordinator with cloud aws, not with cloud %s",
+                            tm_job_cloud_names[job->cloud]);
+    if (job->fleet.aws.coordinator_profile == NULL)
+        return tm_error_set(
+            e, TM_EINPUT,
+            "%s: fleet.aws.coordinator_profile: --detach needs an instance profile whose role may rent VMs "
+            "and use the bucket; `tidemill cloud check aws --emit policy` prints what it must be allowed",
+            place);
+    if (has_data(job) && !is_below(job->data))
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: data: %s: with --detach data lies beside the job file, or in a bucket: data: s3://...",
+                            place, job->data);
+    return 0;
+}
+
+/* ---- what is brought ---- */
+
+static int bring_data(struct tm_env *env, const struct tm_job *job, struct tm_objects *o, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    char name[64];
+    char hash[33];
+    const void *data = NULL;
+    size_t length = 0;
+    if (!has_data(job)) return 0;
+    (void)snprintf(path, sizeof path, "%s/%s", job->folder, job->data);
+    int rc = env->file_map(env, path, &data, &length, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "data");
+    (void)snprintf(name, sizeof name, DATA "%s", tm_hash_print(tm_hash_of(data, length), hash));
+    tm_log(TM_LOG_INFO, "bringing the data (%zu bytes) to the bucket", length);
+    rc = o->upload(o->self, name, data, length, e);
+    env->file_unmap(env, data, length);
+    return rc;
+}
+
+/* Books that have the job alone: a run that has not begun. */
+static int bring_job(struct tm_env *env, const struct tm_detach_request *request, struct tm_objects *o,
+                     struct tm_error *e)
+{
+    struct tm_text books;
+    char dir[TM_STATE_PATH_MAX];
+    (void)snprintf(dir, sizeof dir, "%s/away.job", request->dir);
+    tm_text_init(&books, TM_BUNDLE_BYTES_MAX);
+    int rc = tm_state_write(env, dir, TM_STATE_JOB, request->settings->job.document, e);
+    if (rc == 0) rc = tm_state_pack(env, dir, &books, e);
+    if (rc == 0) rc = o->upload(o->self, BOOKS, books.data, books.length, e);
+    tm_text_deinit(&books);
+    char path[TM_STATE_PATH_MAX + 16];
+    (void)snprintf(path, sizeof path, "%s/job.yaml", dir);
+    (void)env->file_remove(env, path, NULL);
+    (void)env->file_remove(env, dir, NULL);
+    return rc;
+}
+
+/* What an earlier run left here is not of this one. */
+static void forget(struct tm_env *env, const char *dir)
+{
+    static const char *const names[] = {"record", "record-wal", "record-shm", "summary.json", "run.yaml", "api"};
+    char path[TM_STATE_PATH_MAX + 16];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        (void)env->file_remove(env, path, NULL);
+    }
+}
+
+struct names {
+    char (*list)[TM_KEY_MAX]; /* owned */
+    size_t count;
+    size_t capacity;
+};
+
+static int take_name(void *context, const char *name, struct tm_error *e)
+{
+    static const char *const ours[] = {"run/", "result/", "report.html", "summary.json", "job", "newest", "set-"};
+    struct names *names = context;
+    bool own = false;
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        size_t length = strlen(ours[i]);
+        bool whole = strchr("/-", ours[i][length - 1]) == NULL;
+        own = own || (whole ? strcmp(name, ours[i]) == 0 : strncmp(name, ours[i], length) == 0);
+    }
+    if (!own || strlen(name) >= TM_KEY_MAX) return 0; /* what else lies there is not ours, or of VMs that live */
+    if (tm_grow((void **)&names->list, &names->capacity, names->count + 1, sizeof *names->list, NAMES_MAX) != 0)
+        return tm_error_nomem(e);
+    (void)snprintf(names->list[names->count++], TM_KEY_MAX, "%s", name);
+    return 0;
+}
+
+static int clear(struct tm_objects *o, struct tm_error *e)
+{
+    struct names names = {.list = NULL};
+    int rc = o->each(o->self, "", false, take_name, &names, e);
+    for (size_t i = 0; rc == 0 && i < names.count; i++)
+        rc = o->remove(o->self, names.list[i], e);
+    if (rc == 0) rc = o->abort_uploads(o->self, "set-", e);
+    tm_free(names.list);
+    return rc;
+}
+
+/* Nothing that lasts is thrown away unasked. */
+static int check_place(struct tm_objects *o, const char *place, struct tm_error *e)
+{
+    char head[TM_BUNDLE_HEAD];
+    uint64_t total = 0;
+    int rc = o->download(o->self, BOOKS, head, sizeof head, &total, e);
+    if (rc == -(int)TM_ENOTFOUND) return 0;
+    if (rc != 0) return rc;
+    return tm_error_set(e, TM_EEXISTS,
+                        "%s has a run already; see it with tidemill attach %s, delete it with --again, or give copies: "
+                        "another prefix",
+                        place, place);
+}
+
+static int bring(struct tm_env *env, const struct tm_detach_request *request, const char *place, struct tm_error *e)
+{
+    struct tm_objects o;
+    int rc = tm_objects_open(env, place, &o, e);
+    if (rc != 0) return rc;
+    if (request->resumed) {
+        rc = o.remove(o.self, WHERE, e); /* of the VM that is gone */
+        o.close(o.self);
+        return rc;
+    }
+    rc = request->again ? clear(&o, e) : check_place(&o, place, e);
+    if (rc == 0) rc = bring_data(env, &request->settings->job, &o, e);
+    if (rc == 0) rc = bring_job(env, request, &o, e); /* last: what has books has all */
+    o.close(o.self);
+    return rc;
+}
+
+/* ---- renting ---- */
+
+/* The token of a call that was not answered, as it was written down; else a new one. */
+static int find_token(struct tm_env *env, const char *dir, char out[TOKEN_BYTES], struct tm_error *e)
+{
+    if (tm_state_read(env, dir, TM_STATE_AWAY_CALL, out, TOKEN_BYTES, NULL) == 0) return 0;
+    (void)snprintf(out, TOKEN_BYTES, "tmc-%016" PRIx64 "%016" PRIx64, env->random_u64(env), env->random_u64(env));
+    return tm_state_write(env, dir, TM_STATE_AWAY_CALL, out, e);
+}
+
+/* The token was used: its VM is there, or was, though AWS may need a while to list it. */
+static int find_rented(struct tm_env *env, const char *place, char out_id[TM_AWS_COORDINATOR_ID_MAX],
+                       struct tm_error *e)
+{
+    int rc = -(int)TM_ENOTFOUND;
+    for (int i = 0; rc == -(int)TM_ENOTFOUND && i < LISTED_S; i++) {
+        if (i > 0) env->sleep_ms(env, 1000);
+        rc = tm_aws_coordinator_find(env, NULL, place, out_id, e);
+    }
+    return rc;
+}
+
+static int rent(struct tm_env *env, const struct tm_detach_request *request, const char *place,
+                char out_id[TM_AWS_COORDINATOR_ID_MAX], struct tm_error *e)
+{
+    const struct tm_job *job = &request->settings->job;
+    const struct tm_job_aws *aws = &job->fleet.aws;
+    const char *owner = env->variable(env, "USER");
+    char bucket[TM_BUCKET_MAX];
+    char prefix[TM_PREFIX_MAX];
+    char token[TOKEN_BYTES];
+    int rc = tm_objects_place(place, bucket, prefix, e);
+    if (rc == 0) rc = find_token(env, request->dir, token, e);
+    if (rc != 0) return rc;
+    const struct tm_aws_coordinator o = {.image = aws->image,
+                                         .subnet = aws->subnet,
+                                         .security_group = aws->security_group,
+                                         .profile = aws->coordinator_profile,
+                                         .type = aws->coordinator != NULL ? aws->coordinator : USUAL,
+                                         .life_ms = aws->life_ms,
+                                         .job = job->name,
+                                         .owner = owner != NULL && owner[0] != '\0' ? owner : "not known",
+                                         .place = place,
+                                         .bucket = bucket,
+                                         .prefix = prefix,
+                                         .program = request->program,
+                                         .token = token,
+                                         .options = request->options};
+    rc = tm_aws_coordinator_rent(env, &o, out_id, e);
+    if (rc == -(int)TM_EEXISTS) rc = find_rented(env, place, out_id, e);
+    if (rc == 0 || rc == -(int)TM_EINPUT || rc == -(int)TM_ENOTFOUND) { /* answered: the next is another call */
+        char path[TM_STATE_PATH_MAX];
+        tm_state_path(request->dir, TM_STATE_AWAY_CALL, path);
+        (void)env->file_remove(env, path, NULL);
+    }
+    return rc;
+}
+
+int tm_detach(struct tm_env *env, const struct tm_detach_request *request, char out_id[TM_AWS_COORDINATOR_ID_MAX],
+              struct tm_error *e)
+{
+    const char *place = request->settings->job.copies;
+    int rc = tm_aws_coordinator_find(env, NULL, place, out_id, e);
+    if (rc == 0 && !request->again) {
+        rc = tm_run_away_write(env, request->dir, place, e);
+        return rc == 0 && !request->resumed
+                   ? tm_error_set(e, TM_EBUSY, "%s: VM %s has this run already; see it with tidemill status", place,
+                                  out_id)
+                   : rc;
+    }
+    if (rc == 0)
+        return tm_error_set(e, TM_EBUSY, "%s: VM %s has this run; stop it first: tidemill stop", place, out_id);
+    if (rc == -(int)TM_ENOTFOUND) rc = 0;
+    if (rc == 0) rc = bring(env, request, place, e);
+    if (rc == 0 && !request->resumed) forget(env, request->dir);
+    if (rc == 0) rc = tm_run_away_write(env, request->dir, place, e);
+    return rc == 0 ? rent(env, request, place, out_id, e) : rc;
+}
+
+bool tm_detach_is_rented(struct tm_env *env, const char *dir)
+{
+    char place[TM_COPY_PLACE_MAX];
+    char id[TM_AWS_COORDINATOR_ID_MAX];
+    return tm_run_away_place(env, dir, place, NULL) == 0 && tm_aws_coordinator_find(env, NULL, place, id, NULL) == 0;
+}
+
+/* ---- on the VM ---- */
+
+const char *tm_detach_folder(const char *dir, struct tm_arena *arena)
+{
+    return tm_arena_printf(arena, "%s/home", dir);
+}
+
+static int take_data(void *context, const char *name, struct tm_error *e)
+{
+    (void)e;
+    (void)snprintf(context, TM_KEY_MAX, "%s", name);
+    return 0;
+}
+
+/* Its name says the hash of what it must be. */
+static int fetch_data(struct tm_env *env, const char *place, const char *path, struct tm_error *e)
+{
+    struct tm_objects o;
+    char name[TM_KEY_MAX] = "";
+    char hash[33];
+    char byte = 0;
+    uint64_t total = 0;
+    char *data = NULL;
+    int rc = tm_objects_open(env, place, &o, e);
+    if (rc != 0) return rc;
+    rc = o.each(o.self, DATA, true, take_data, name, e);
+    if (rc == 0 && name[0] == '\0') rc = tm_error_set(e, TM_ENOTFOUND, "%s has no data", place);
+    if (rc == 0) rc = o.download(o.self, name, &byte, 1, &total, e);
+    if (rc == 0 && (data = tm_alloc(total > 0 ? (size_t)total : 1)) == NULL) rc = tm_error_nomem(e);
+    if (rc == 0) rc = o.download(o.self, name, data, (size_t)total, &total, e);
+    if (rc == 0 && strcmp(tm_hash_print(tm_hash_of(data, (size_t)total), hash), name + strlen(DATA)) != 0)
+        rc = tm_error_set(e, TM_EINPUT, "%s/%s is damaged", place, name);
+    if (rc == 0) rc = env->file_write_private(env, path, data, (size_t)total, e);
+    tm_free(data);
+    o.close(o.self);
+    return rc;
+}
+
+static int arrive_data(struct tm_env *env, const char *place, const char *dir, const char *folder, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    struct tm_job job;
+    tm_job_init(&job);
+    tm_state_path(dir, TM_STATE_JOB, path);
+    int rc = tm_job_load(env, path, &job, e);
+    if (rc == 0 && has_data(&job) && is_below(job.data)) {
+        (void)snprintf(path, sizeof path, "%s/%s", folder, job.data);
+        if (!env->file_exists(env, path)) rc = fetch_data(env, place, path, e);
+        if (rc == -(int)TM_ENOTFOUND) rc = 0; /* whoever needs it names it */
+    }
+    tm_job_deinit(&job);
+    return rc;
+}
+
+int tm_detach_arrive(struct tm_env *env, const char *place, const char *dir, struct tm_arena *arena,
+                     const char **out_job, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    struct tm_text job;
+    const char *folder = tm_detach_folder(dir, arena);
+    *out_job = NULL;
+    if (folder == NULL) return tm_error_nomem(e);
+    tm_state_path(dir, TM_STATE_RECORD, path);
+    int rc = env->file_exists(env, path) ? 0 : tm_run_home_fetch(env, place, dir, e); /* what is here is newer */
+    if (rc == 0) rc = arrive_data(env, place, dir, folder, e);
+    tm_state_path(dir, TM_STATE_RUN, path);
+    if (rc != 0 || (tm_launch_has_work(env, dir) && env->file_exists(env, path))) return rc;
+    tm_text_init(&job, 1 << 20);
+    tm_state_path(dir, TM_STATE_JOB, path);
+    rc = env->file_read(env, path, &job, e);
+    const char *file = tm_arena_printf(arena, "%s/job.yaml", folder);
+    if (rc == 0 && file == NULL) rc = tm_error_nomem(e);
+    if (rc == 0) rc = env->file_write_private(env, file, tm_text_string(&job), job.length, e);
+    tm_text_deinit(&job);
+    if (rc == 0) *out_job = file;
+    return rc;
+}
