@@ -39,7 +39,19 @@ static const char rest[] =
     "done\n"
     "end 'the coordinator is not needed any more'\n";
 
-int tm_aws__print_coordinator_data(const struct tm_aws__coordinator_data *data, struct tm_text *out, struct tm_error *e)
+/* What it does when it boots. */
+struct coordinator_data {
+    const char *job;
+    const char *place;
+    const char *program; /* URL */
+    const char *sha256;
+    const char *log_url;
+    const char *variables; /* lines "export NAME='VALUE'" */
+    const char *options;
+    int64_t life_s;
+};
+
+static int print_coordinator_data(const struct coordinator_data *data, struct tm_text *out, struct tm_error *e)
 {
     size_t from = out->length;
     tm_text_puts(out, "#!/bin/bash\n# The coordinator of a Tidemill job.\n");
@@ -124,15 +136,15 @@ static int print_data(struct tm_env *env, struct tm_aws__cloud *c, const struct 
     if (rc == 0) rc = put_url(c, "coordinator.log", "PUT", &log_url, e);
     put_variables(env, c, &variables);
     if (rc == 0) rc = tm_text_status(&variables, e);
-    const struct tm_aws__coordinator_data data = {.job = o->job,
-                                                  .place = o->place,
-                                                  .program = tm_text_string(&program),
-                                                  .sha256 = c->sha256,
-                                                  .log_url = tm_text_string(&log_url),
-                                                  .variables = tm_text_string(&variables),
-                                                  .options = o->options,
-                                                  .life_s = (o->life_ms > 0 ? o->life_ms : LIFE_MS) / 1000};
-    if (rc == 0) rc = tm_aws__print_coordinator_data(&data, out, e);
+    const struct coordinator_data data = {.job = o->job,
+                                          .place = o->place,
+                                          .program = tm_text_string(&program),
+                                          .sha256 = c->sha256,
+                                          .log_url = tm_text_string(&log_url),
+                                          .variables = tm_text_string(&variables),
+                                          .options = o->options,
+                                          .life_s = (o->life_ms > 0 ? o->life_ms : LIFE_MS) / 1000};
+    if (rc == 0) rc = print_coordinator_data(&data, out, e);
     tm_text_deinit(&program);
     tm_text_deinit(&log_url);
     tm_text_deinit(&variables);

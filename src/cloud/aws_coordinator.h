@@ -39,18 +39,4 @@ int tm_aws_coordinator_find(struct tm_env *env, const char *region, const char *
 /* Where the books of the job of this name are, by the VM that has them. -TM_ENOTFOUND: none has. */
 int tm_aws_coordinator_place(struct tm_env *env, const char *job, char *out, size_t room, struct tm_error *e);
 
-/* What it does when it boots. */
-struct tm_aws__coordinator_data {
-    const char *job;
-    const char *place;
-    const char *program; /* URL */
-    const char *sha256;
-    const char *log_url;
-    const char *variables; /* lines "export NAME='VALUE'" */
-    const char *options;
-    int64_t life_s;
-};
-int tm_aws__print_coordinator_data(const struct tm_aws__coordinator_data *data, struct tm_text *out,
-                                   struct tm_error *e);
-
 #endif

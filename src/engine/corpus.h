@@ -11,7 +11,8 @@ struct tm_corpus {
     bool mapped; /* from a file, to be given back */
 };
 
-/* A file, or an object of a bucket (store/data_set.h), mapped into memory; or, by its name, a text that is part of the program: "kjv-new-testament". */
+/* A file, or an object of a bucket (store/data_set.h), mapped into memory; or, by its name, a text that is part of the
+ * program: "kjv-new-testament". */
 int tm_corpus_open(struct tm_env *env, const char *name, struct tm_corpus *out, struct tm_error *e);
 void tm_corpus__close(struct tm_corpus *corpus);
 

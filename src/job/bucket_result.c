@@ -12,7 +12,7 @@ enum { FILES_MAX = 1 << 16, NAME_BYTES = 256 };
 
 #define RESULT "result/"
 
-bool tm_bucket_of(struct tm_env *env, const char *dir, char *out)
+bool tm_bucket__of(struct tm_env *env, const char *dir, char *out)
 {
     char path[TM_STATE_PATH_MAX];
     tm_state_path(dir, TM_STATE_COPIES, path);

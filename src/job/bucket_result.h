@@ -6,7 +6,7 @@
 #include "base/env.h"
 
 /* Is the place of the folder's copies a bucket? `out` (TM_COPY_PLACE_MAX) is where. */
-bool tm_bucket_of(struct tm_env *env, const char *dir, char *out);
+bool tm_bucket__of(struct tm_env *env, const char *dir, char *out);
 /* Brings what is there of them. What an earlier result had and this one has not goes, and so does what was half
  * brought.
  */

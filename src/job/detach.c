@@ -60,7 +60,9 @@ int tm_detach_check(const struct tm_run_settings *settings, const char *place, s
 
 /* ---- what is brought ---- */
 
-static int bring_data(struct tm_env *env, const struct tm_job *job, struct tm_objects *o, struct tm_error *e)
+/* dir: where it lies beside the job file of the state folder, too, for whoever resumes the run. */
+static int bring_data(struct tm_env *env, const struct tm_job *job, const char *dir, struct tm_objects *o,
+                      struct tm_error *e)
 {
     char path[TM_STATE_PATH_MAX];
     char name[64];
@@ -74,6 +76,8 @@ static int bring_data(struct tm_env *env, const struct tm_job *job, struct tm_ob
     (void)snprintf(name, sizeof name, DATA "%s", tm_hash_print(tm_hash_of(data, length), hash));
     tm_log(TM_LOG_INFO, "bringing the data (%zu bytes) to the bucket", length);
     rc = o->upload(o->self, name, data, length, e);
+    (void)snprintf(path, sizeof path, "%s/%s", dir, job->data);
+    if (rc == 0 && !env->file_exists(env, path)) rc = env->file_write_private(env, path, data, length, e);
     env->file_unmap(env, data, length);
     return rc;
 }
@@ -167,7 +171,7 @@ static int bring(struct tm_env *env, const struct tm_detach_request *request, co
         return rc;
     }
     rc = request->again ? clear(&o, e) : check_place(&o, place, e);
-    if (rc == 0) rc = bring_data(env, &request->settings->job, &o, e);
+    if (rc == 0) rc = bring_data(env, &request->settings->job, request->dir, &o, e);
     if (rc == 0) rc = bring_job(env, request, &o, e); /* last: what has books has all */
     o.close(o.self);
     return rc;

@@ -146,7 +146,7 @@ static int start(struct tm_launch *launch, struct tm_error *e)
 /* Its books are where others find them before anything is rented. */
 static int open_home(struct tm_launch *launch, struct tm_error *e)
 {
-    if (!tm_bucket_of(launch->env, launch->request.dir, launch->place)) {
+    if (!tm_bucket__of(launch->env, launch->request.dir, launch->place)) {
         launch->place[0] = '\0';
         return 0;
     }

@@ -212,7 +212,7 @@ static int read_books(struct tm_objects *o, const char *dir, struct tm_env *env,
     char *data = tm_alloc((size_t)total);
     if (data == NULL) return tm_error_nomem(e);
     rc = o->download(o->self, BOOKS, data, (size_t)total, &total, e);
-    if (rc == 0) rc = tm_state_unpack(env, dir, data, (size_t)total, e);
+    if (rc == 0) rc = tm_state__unpack(env, dir, data, (size_t)total, e);
     tm_free(data);
     return rc;
 }

@@ -233,7 +233,7 @@ static int find_record(void *context, const char *name, const char *data, size_t
     return 0;
 }
 
-int tm_state_unpack(struct tm_env *env, const char *dir, const char *data, size_t length, struct tm_error *e)
+int tm_state__unpack(struct tm_env *env, const char *dir, const char *data, size_t length, struct tm_error *e)
 {
     static const char *const old[] = {"record", "record-wal", "record-shm"};
     struct packing p = {.env = env, .dir = dir};

@@ -18,7 +18,7 @@ enum { TM_BUNDLE_BYTES_MAX = 256 << 20, TM_BUNDLE_HEAD = 50, TM_BUNDLE_LOG_BYTES
 int tm_state_pack(struct tm_env *env, const char *dir, struct tm_text *out, struct tm_error *e);
 /* Writes what is in a bundle into the folder: files that are not in it stay, but a record is replaced as a whole.
  * -TM_EINPUT: it is none, or damaged; nothing is written then. */
-int tm_state_unpack(struct tm_env *env, const char *dir, const char *data, size_t length, struct tm_error *e);
+int tm_state__unpack(struct tm_env *env, const char *dir, const char *data, size_t length, struct tm_error *e);
 
 /* Each file of a bundle, in order; for tests. */
 typedef int (*tm_bundle_file_f)(void *context, const char *name, const char *data, size_t length, struct tm_error *e);

@@ -46,7 +46,7 @@ static void books_go_there_and_back(void **state)
     put(env, "/b/record-shm", "of the older");
     tm_text_init(&books, TM_BUNDLE_BYTES_MAX);
     assert_row(tm_state_pack(env, "/a", &books, &e) == 0, "%s", e.text);
-    assert_row(tm_state_unpack(env, "/b", books.data, books.length, &e) == 0, "%s", e.text);
+    assert_row(tm_state__unpack(env, "/b", books.data, books.length, &e) == 0, "%s", e.text);
     check(env, "/b/job.yaml", "name: x\n");
     check(env, "/b/token", "secret");
     check(env, "/b/record", "pages");
@@ -72,9 +72,9 @@ static void damage_is_found(void **state)
     assert_int_equal(tm_state_pack(env, "/a", &books, &e), 0);
     for (size_t i = 0; i < books.length; i++) {
         books.data[i] ^= 1;
-        assert_row(tm_state_unpack(env, "/c", books.data, books.length, &e) == -(int)TM_EINPUT, "byte %zu", i);
+        assert_row(tm_state__unpack(env, "/c", books.data, books.length, &e) == -(int)TM_EINPUT, "byte %zu", i);
         books.data[i] ^= 1;
-        assert_row(tm_state_unpack(env, "/c", books.data, i, &e) == -(int)TM_EINPUT, "cut at %zu", i);
+        assert_row(tm_state__unpack(env, "/c", books.data, i, &e) == -(int)TM_EINPUT, "cut at %zu", i);
     }
     assert_false(env->file_exists(env, "/c/job.yaml"));
     tm_text_deinit(&books);
