@@ -512,7 +512,7 @@ const struct tm_command tm_trace_subcommands[] = {
      .description =
          "Asks AWS for the spot price of each pool and for its placement score, which says whether instances are "
          "likely "
-         "to be given, and writes a trace with prices that simulate, study --learn and plan read. Asking is free. With "
+         "to be given, and writes a trace with prices that simulate, study and plan read. Asking is free. With "
          "--try it rents one instance each time, which costs a minute of it, and knows. doc/clouds.md has the "
          "permissions.",
      .examples = "  tidemill trace record --pools p3.2xlarge@us-east-1a,g5.xlarge@us-east-1b --every 5m --for 7d -o "

@@ -384,9 +384,10 @@ const struct tm_command tm_commands[] = {
         .arguments = "s3://BUCKET/PREFIX | JOB",
         .description =
             "A run whose copies are in a bucket has its books there, too. attach makes a state folder here that leads "
-            "to them, and follows the run as status --follow does; status, events, logs, stop, report and result then "
-            "work here as on the machine that runs it. A name alone is looked for among the VMs of the account: "
-            "tidemill run --detach tags the one that runs the coordinator.",
+            "to them, and follows the run; status, events, logs, stop, report and result then "
+            "work here as on the machine that runs it. A name alone is looked for among the VMs of the account: the "
+            "one "
+            "that runs the coordinator of a detached run has a tag.",
         .examples = "  tidemill attach s3://my-bucket/first\n"
                     "  tidemill attach gpt-tiny --no-follow\n",
         .options = tm_attach_command_options,
@@ -475,7 +476,7 @@ const struct tm_command tm_commands[] = {
         .summary = "where the weights of a run are",
         .description = "Prints the folder with the weights of a run that has ended, as safetensors files, and their "
                        "hash. Of a run "
-                       "that another machine had (run --detach, attach) they are fetched from the bucket, once.",
+                       "that another machine had (a detached run, attach) they are fetched from the bucket, once.",
         .examples = "  tidemill result --state gpt-tiny\n",
         .options = tm_result_command_options,
         .run = tm_cmd_result,

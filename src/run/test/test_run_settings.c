@@ -87,7 +87,7 @@ static void what_is_wrong_is_named(void **state)
         {"name: a\nfleet: {stages_min: 3, stages_max: 2}\n", "job.yaml:2: fleet.stages_min: must not be greater than"},
         {"name: a\nfleet: {sped: 3}\n", "did you mean \"speed\"?"},
         {"name: a\nengine: gtp\n", "job.yaml:2:9: engine: expected one of gpt, paced"},
-        {"name: a\ncloud: gcp\n", "job.yaml:2:8: cloud: expected"},
+        {"name: a\ncloud: gpc\n", "job.yaml:2:8: cloud: expected"},
         {"name: a\n\npolicy: tidemil\n", "job.yaml:3: policy: unknown policy \"tidemil\"; did you mean tidemill?"},
         {"name: a\nfleet: {limit: 6, pools: [{instance: a, count: 4}]}\n",
          "job.yaml:2: fleet.limit: 6, but fleet.pools says 4; leave fleet.limit out"},

@@ -109,7 +109,9 @@ static void test_regions_take_turns(void **state)
     tm_env_virtual_destroy(env);
 }
 
-/* Pools of one region add up; a limit holds; the cheap one comes first where not all are wanted. */
+/* Pools of one region add up where a sample costs about the same; a limit holds; the cheap one comes first where not
+ * all are wanted; and of one that is twice as dear no more are rented than one pool could give, without a deadline that
+ * asks for it. */
 static void test_one_region_adds_up(void **state)
 {
     (void)state;
@@ -118,7 +120,7 @@ static void test_one_region_adds_up(void **state)
     struct test_job *job = job_make(9, false, COST, 8, test_speed);
     struct market market;
     begin(&market, 3 * (int64_t)HOUR_MS);
-    add(&market, 0, 2, all, 3);
+    struct tm_sim_pool *dear = add(&market, 0, 1.02, all, 3);
     add(&market, 0, 1, all, 3)->limit = 5;
     double least = 0.95 * 3 * 3600 * rate(job, 8);
     struct tm_sim_result ours = run(env, job, &market, "tidemill"), spread = run(env, job, &market, "spread");
@@ -126,6 +128,10 @@ static void test_one_region_adds_up(void **state)
     assert_row(ours.pools[1].instance_hours > ours.pools[0].instance_hours, "ours: the cheap one first");
     assert_row(close_to(ours.pools[1].instance_hours, 15, 1e-2), "%g h of 5", ours.pools[1].instance_hours);
     assert_row(close_to(spread.pools[0].instance_hours, 12, 0.01), "evenly: %g h", spread.pools[0].instance_hours);
+    dear->price_usd_h = 2;
+    ours = run(env, job, &market, "tidemill");
+    assert_row(ours.pools[0].instance_hours < 4, "twice as dear: %g h",
+               ours.pools[0].instance_hours); /* six in all, as one pool has */
     drop(&market);
     job_drop(job);
     tm_env_virtual_destroy(env);
@@ -161,7 +167,7 @@ static void test_types_together(void **state)
     struct test_job *job = job_make(9, false, COST, 4, test_speed);
     struct market market;
     begin(&market, 4 * (int64_t)HOUR_MS);
-    add(&market, 0, 1, two, 4);
+    add(&market, 0, 0.5, two, 4);
     add(&market, 0, 1.5, two, 4)->speed = 3;
     struct tm_sim_result single = run(env, job, &market, "single"), ours = run(env, job, &market, "tidemill");
     struct tm_sim_result oracle = run(env, job, &market, "oracle");
