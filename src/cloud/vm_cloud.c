@@ -344,6 +344,11 @@ static int64_t vm_now_ms(struct tm_cloud *cloud)
     return time_ms(of(cloud));
 }
 
+static int vm_strays(struct tm_cloud *cloud)
+{
+    return of(cloud)->vms.strays;
+}
+
 static struct tm_cloud_bill vm_bill(struct tm_cloud *cloud)
 {
     return tm_vms__bill(&of(cloud)->vms, time_ms(of(cloud)));
@@ -409,6 +414,7 @@ static const struct tm_cloud functions = {.bills_start = true,
                                           .price_usd_h = vm_price_usd_h,
                                           .now_ms = vm_now_ms,
                                           .bill = vm_bill,
+                                          .strays = vm_strays,
                                           .destroy = vm_destroy};
 
 static void fill_pools(struct tm_vm_cloud *c)
