@@ -138,7 +138,7 @@ static void fill(const struct tm_policy *policy, const struct tm_facts *facts, i
     for (int i = 0; i < found; i++)
         if (sources[i].room > alone) alone = sources[i].room;
     group->count = tm_pools__worthwhile(policy, facts, order, filled, alone);
-    while (filled > group->count)
+    while (filled > 0 && filled > group->count)
         group->want[order[--filled]]--;
 }
 

@@ -488,13 +488,22 @@ static void print_gcp(struct tm_jsonout *json, const struct tm_job_gcp *gcp)
     tm_jsonout_end(json);
 }
 
+/* Member by member: bytes between them are nobody's. */
+static bool says_azure(const struct tm_job_azure *azure)
+{
+    bool texts = azure->location != NULL || azure->resource_group != NULL || azure->image != NULL ||
+                 azure->subnet != NULL || azure->security_group != NULL || azure->identity != NULL;
+    return texts || azure->public_ip || azure->disk > 0 || azure->silence_ms > 0 || azure->life_ms > 0 ||
+           azure->start_ms > 0;
+}
+
 static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *fleet)
 {
     tm_jsonout_object(json, "fleet");
     print_hosts(json, &fleet->hosts);
     print_pods(json, &fleet->pods);
     if (memcmp(&fleet->aws, &(struct tm_job_aws){0}, sizeof fleet->aws) != 0) print_aws(json, &fleet->aws);
-    if (memcmp(&fleet->azure, &(struct tm_job_azure){0}, sizeof fleet->azure) != 0) print_azure(json, &fleet->azure);
+    if (says_azure(&fleet->azure)) print_azure(json, &fleet->azure);
     if (memcmp(&fleet->gcp, &(struct tm_job_gcp){0}, sizeof fleet->gcp) != 0) print_gcp(json, &fleet->gcp);
     print_pools(json, fleet);
     if (tm_job_fleet_is_drawn(fleet)) print_losses(json, &fleet->losses);
