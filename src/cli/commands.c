@@ -37,9 +37,9 @@ const struct tm_command tm_commands[] = {
     {
         .name = "cloud",
         .summary = "what is rented, ending it, and what works of an account",
-        .description =
-            "AWS, so far. Region, endpoint and credentials are those of AWS's own tools. Nothing of it was tried "
-            "on a real account yet; tests have moto.",
+        .description = "AWS, Google Cloud and Azure. Region, endpoint and credentials are those of each cloud's own "
+                       "tools. Nothing of "
+                       "it was tried on a real account yet, only on fakes (doc/clouds.md).",
         .examples = "  tidemill cloud check aws\n"
                     "  tidemill cloud list --json\n"
                     "  tidemill cloud clean -y\n",
@@ -313,9 +313,9 @@ const struct tm_command tm_commands[] = {
         .description =
             "Shows what the job is expected to take and cost, asks, and trains it: rents instances from a cloud, "
             "continues through notices, preemptions and arrivals, and ends with the same weights as an undisturbed "
-            "run, to the bit. So far the cloud is local: instances are processes on this machine, and a trace says "
-            "when they arrive and are preempted. The keys engine, policy and fleet of the job file (tidemill-job(5)) "
-            "say what is rented; options override the file.\n\n"
+            "run, to the bit. By default the cloud is local: instances are processes on this machine, and a trace says "
+            "when they arrive and are preempted; --cloud names another. The keys engine, policy and fleet of the job "
+            "file (tidemill-job(5)) say what is rented; options override the file.\n\n"
             "Ctrl-C stops the run with a copy of everything; a second Ctrl-C stops it at once. --resume continues it, "
             "on any layout. Everything is kept in the state folder. Use tidemill status, events and stop from another "
             "terminal. Output of workers is shown after the number of their instance. If workers fail three times "
