@@ -9,13 +9,13 @@ Nothing waits for a cluster: a launch is asked for, and the next list says what 
 "TM-ANSWER " and JSON; whatever SkyPilot prints beside it is left alone.
 
 TASK is a SkyPilot task or a Tidemill job, which has the same words for what is rented: resources, envs, secrets, setup, workdir,
-file_mounts and config go to SkyPilot as they are. A cluster has one node, which runs Tidemill's agent in place of the task's `run`.
+file_mounts, config and volumes go to SkyPilot as they are. A cluster has one node, which runs Tidemill's agent in place of the task's `run`.
 """
 import json
 import os
 import sys
 
-KEPT = ("resources", "envs", "secrets", "setup", "workdir", "file_mounts", "config")
+KEPT = ("resources", "envs", "secrets", "setup", "workdir", "file_mounts", "config", "volumes")
 IDLE_MINUTES = 10  # after its agent has ended a cluster goes by itself, if nobody is there to end it
 RUN = """chmod +x ~/.tidemill-agent/tidemill
 here=$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)

@@ -34,6 +34,72 @@ def test_accelerate_loop(build, folder):
     assert all(torch.equal(alone[k], killed[k]) for k in alone)
 
 
+def counted_steps(tracked=None):
+    """In the style of transformers' run_clm_no_trainer.py: steps are counted, and the loop is left after the last; with a tracker."""
+    from accelerate.tracking import GeneralTracker
+    from torch.nn import functional as F
+    from torch.utils.data import DataLoader
+
+    import patterns
+    from tidemill.torch.accelerate import Accelerator
+
+    class Lines(GeneralTracker):
+        name, requires_logging_directory = "lines", False
+        tracker = None
+
+        def __init__(self):
+            super().__init__()
+
+        def store_init_configuration(self, values):
+            tracked.append("opened")
+
+        def log(self, values, step=None, **named):
+            tracked.append(step)
+
+    accelerator = Accelerator(cpu=True, steps=15, batch=8, gradient_accumulation_steps=4, seed=5, determinism="bitwise",
+                              log_with=None if tracked is None else Lines())
+    if tracked is not None:
+        accelerator.init_trackers("name", {})
+    model = patterns.net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(patterns.Points(), batch_size=2))
+    completed = 0
+    for _ in range(3):
+        for inputs, targets in loader:
+            with accelerator.accumulate(model):
+                accelerator.backward(F.cross_entropy(model(inputs), targets))
+                if accelerator.sync_gradients:
+                    accelerator.clip_grad_norm_(model.parameters(), 0.5)
+                optimizer.step()
+                optimizer.zero_grad()
+            if accelerator.sync_gradients:
+                completed += 1
+                accelerator.log({"completed": completed}, step=accelerator.job.committed_step + 1)
+            if completed >= 15:
+                break
+    accelerator.end_training()
+    assert accelerator.job.committed_step == 15 and completed <= 15, completed
+    return {**{k: v.clone() for k, v in model.state_dict().items()}, "completed": torch.tensor(completed)}
+
+
+def test_accelerate_counts_steps(build, folder):
+    need_accelerate()
+    alone = after(counted_steps)
+    assert int(alone.pop("completed")) == 15
+    given_up = after(counted_steps, {"kills": set(), "given_up": {5: 2, 9: 4}})
+    assert int(given_up.pop("completed")) == 15
+    killed = after(counted_steps, {"kills": {3, 8, 12}, "given_up": {5: 4}})
+    assert all(torch.equal(alone[k], other[k]) for other in (given_up, killed) for k in alone)
+
+
+def test_accelerate_tracks_once(build, folder):
+    """Every committed step is logged once; each main worker opens what it logs to."""
+    need_accelerate()
+    lines = []
+    after(lambda: counted_steps(lines), {"kills": {8}, "given_up": {5: 4}})
+    assert lines == ["opened", *range(1, 8), "opened", *range(8, 16)], lines
+
+
 def test_accelerate_cluster(build, folder):
     need_accelerate()
     words = [python(), SCRIPT, str(folder / "out"), "--gate", str(folder / "cluster" / "gate")]

@@ -96,6 +96,18 @@ def scripts():
         for x, y in job.batches(Points("gpt", 40)):
             job.backward(F.cross_entropy(model(x), y.flatten()))
 
+    def not_all_used(job):
+        """Weight decay moves what has a gradient in the step, and nothing else."""
+        model, other = patterns.net(), nn.Linear(6, 3)
+        both = nn.ModuleList([model, other, nn.Linear(6, 3)])
+        job.attach(both, torch.optim.AdamW(both.parameters(), 0.1, weight_decay=0.1), clip=0.5)
+
+        def body(n, x, y):
+            out = model(x) + other(x) if job.step().number % 3 == 0 else model(x)
+            job.backward(F.cross_entropy(out, y))
+
+        patterns.loop(job, both, body)
+
     def by_epochs(job):
         model = patterns.net(nn.Dropout(0.1))
         model[0].bias.requires_grad_(False)
@@ -104,15 +116,15 @@ def scripts():
         patterns.loop(job, model, lambda n, x, y: job.backward(F.cross_entropy(model(x), y)))
 
     names = ("rate_by_step", "clip_in_the_loop", "rate_times_a_factor", "one_cycle", "tied_weights", "momentum_and_decay_by_step")
-    return [with_batch_norm, tied_and_scheduled, by_epochs, *(patterns.PATTERNS[name][1] for name in names)]
+    return [with_batch_norm, tied_and_scheduled, not_all_used, by_epochs, *(patterns.PATTERNS[name][1] for name in names)]
 
 
 def test_followers(build, folder):
-    compare(scripts()[:2])
+    compare(scripts()[:3])
 
 
 def test_followers_all(build, folder):
-    compare(scripts()[2:])
+    compare(scripts()[3:])
 
 
 def compare(some):

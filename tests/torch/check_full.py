@@ -4,16 +4,18 @@ import re
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
 
 import patterns
 from check_cluster import SCRIPT, finish
 from check_shards import saved_is_whole, states, whole_state
 from cluster import Cluster, Trouble, python
+from tidemill import samples, torch as elastic
 from tidemill.errors import UsageError
 from tidemill.torch import plan
 from tidemill.torch.full import units_in
-from train_small import Gpt, make
+from train_small import Gpt, Points, cut_by_torch, half, make
 
 
 def start(build, folder, model, steps, *words, shard="full", determinism="bitwise", stages=2, micro_batches=8):
@@ -88,9 +90,10 @@ def test_full_from_copies(build, folder):
 
 
 def test_full_idle_worker(build, folder):
-    """Three shards for two micro-batches: a worker that has none follows the others; activations are computed again."""
+    """Three shards for two micro-batches: a worker that has none follows the others, and clips where their loops do; activations are computed
+    again."""
     steps = 80
-    with start(build, folder, "gpt", steps, "--micro-batch", "8", "--checkpoint", stages=3, micro_batches=2) as c:
+    with start(build, folder, "gpt", steps, "--micro-batch", "8", "--checkpoint", shard="fsdp", stages=3, micro_batches=2) as c:
         for number in (1, 2, 3):
             c.start_agent(number)
         c.await_(lambda: "1x3" in layouts(c), 240, "three shards")
@@ -112,6 +115,57 @@ def test_full_fast(build, folder):
         c.kill_worker(1)
         c.await_step(c.newest()[0] + 3)
         finish(c, build, folder, "mlp", steps, exact=False)
+
+
+def test_full_made_on_meta(build, folder):
+    """Made without values, and computing in bfloat16 (MixedPrecisionPolicy): a worker of two shards is killed, and comes back."""
+    steps = 40
+    with start(build, folder, "gpt", steps, "--meta", shard="fsdp") as c:
+        for number in (1, 2):
+            c.start_agent(number)
+        c.await_(lambda: "1x2" in layouts(c), 240, "two shards")
+        c.await_(lambda: list((c.folder / "copies").glob("set-*/layer-3.*")) != [], 240, "a copy set")
+        c.kill_worker(2)
+        c.await_step(c.newest()[0] + 3, 2)
+        finish(c, build, folder, "gpt", steps, True, "--meta")
+        in_parts(c, "gpt", "1x2")
+
+
+def test_full_mixed_precision_as_torch(build, folder):
+    """fully_shard(..., mp_policy=MixedPrecisionPolicy(...)): the weights are those of torch's own, to the bit."""
+    data = Points("gpt", 64)
+
+    def fresh():
+        torch.manual_seed(7)
+        model = Gpt()
+        for block in model.blocks:
+            block.drop.p = 0.0
+        return model
+
+    job, ours = elastic.init(steps=4, batch=8, seed=3), fresh()
+    cut_by_torch(ours, job.mesh, **half())
+    job.attach(ours, torch.optim.AdamW(ours.parameters(), lr=1e-2))
+    for x, y in job.batches(data):
+        out = ours(x)
+        assert out.dtype == torch.bfloat16
+        job.backward(nn.functional.cross_entropy(out, y.flatten()))
+    assert job.done() and {p.dtype for p in ours.parameters()} == {torch.float32}
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        theirs = fresh()
+        cut_by_torch(theirs, init_device_mesh("cpu", (1,)), **half())
+        optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-2)
+        for step in range(1, 5):
+            rows = [data[i] for i in samples.micro_batch_items(3, len(data), 8, 8, step, 0)]
+            optimizer.zero_grad()
+            x, y = (torch.stack(column) for column in zip(*rows))
+            nn.functional.cross_entropy(theirs(x), y.flatten()).backward()
+            optimizer.step()
+        for name, tensor in theirs.state_dict().items():
+            assert torch.equal(ours.state_dict()[name], tensor.full_tensor()), name
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_full_units(build, folder):
@@ -152,11 +206,10 @@ def test_full_refuse(build, folder):
                 torch.distributed.destroy_process_group()
         raise Trouble(f"not refused: {words}")
 
-    refused("param_dtype", lambda j, m: fully_shard(m, mesh=j.mesh, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16)))
     refused("CPUOffloadPolicy", lambda j, m: fully_shard(m, mesh=j.mesh, offload_policy=CPUOffloadPolicy(pin_memory=False)))
     refused("shard='optimizer'", lambda j, m: fully_shard(m, mesh=j.mesh), shard="optimizer")
     refused("state of the script's own", lambda j, m: None, shard="full", state={"more": nn.Linear(2, 2)})
 
 
-for _test in (test_full_from_copies, test_full_idle_worker, test_full_fast):
+for _test in (test_full_from_copies, test_full_idle_worker, test_full_fast, test_full_made_on_meta):
     _test.slow = True

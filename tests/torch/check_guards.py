@@ -336,6 +336,34 @@ def test_weights_changed_by_hand(build, folder):
     refused(lambda: train(j, model, data()), "0.weight", "before attach")
 
 
+def test_gradients_replaced(build, folder):
+    """Gradients that the loop puts in place of the sums are refused; the model's own zero_grad takes nothing away."""
+    def replaced(j, model, optimizer, x, y):
+        j.backward(F.cross_entropy(model(x), y))
+        for p in model.parameters():
+            p.grad = p.grad * 1.0
+
+    def cleared(j, model, optimizer, x, y):
+        model.zero_grad()
+        j.backward(F.cross_entropy(model(x), y))
+        model.zero_grad()
+
+    for determinism in BOTH:
+        refused(lambda: loop(replaced, determinism=determinism), "gradients were changed", "register_hook")
+        got, expected = loop(cleared, determinism=determinism)[1], loop(good, determinism=determinism)[1]
+        assert all(torch.equal(a, b) for a, b in zip(got.parameters(), expected.parameters())), determinism
+
+
+def test_two_jobs_of_one_model(build, folder):
+    """What the first job has put on the model does nothing in the second."""
+    for determinism in BOTH:
+        used = loop(good, determinism=determinism)[1]
+        fresh = copy.deepcopy(used)
+        for model in (used, fresh):
+            loop(good, determinism=determinism, model=model)
+        assert all(torch.equal(a, b) for a, b in zip(used.parameters(), fresh.parameters())), determinism
+
+
 def test_backward_of_torch(build, folder):
     """loss.backward() that was left in the loop, in place of step.backward or beside it."""
     def kept(j, model, optimizer, x, y):

@@ -336,6 +336,13 @@ def test_hf_layers(build, folder):
         for layer in layers:
             out = layer(out)
         torch.testing.assert_close(out, whole(input_ids=ids).logits)
+        mask = torch.ones_like(ids)
+        mask[0, 5:], mask[2, 9:] = 0, 0
+        out = (ids, mask)
+        for layer in layers:
+            out = layer(*out)
+        torch.testing.assert_close(out[mask.bool()], whole(input_ids=ids, attention_mask=mask).logits[mask.bool()])
+        assert not torch.allclose(out[mask.bool()], whole(input_ids=ids).logits[mask.bool()]) or make is gpt2  # it looks back
         job = elastic.init(steps=4, batch=8, micro_batch=4, seed=1)
         pipeline = elastic.Pipeline(job, layers, loss=token_loss, tied=tied,
                                     optimizer=lambda layer: torch.optim.SGD(layer.parameters(), lr=0.1))

@@ -306,6 +306,7 @@ def test_checkpoints(build, folder):
         if not again:
             other.load_state_dict(model.state_dict())
             o.load_state_dict(optimizer.state_dict())
+            j._continues = True
         j.attach(other, o, start=folder / "c" if again else None)
         train(j, other, dataset)
         ends.append(torch.cat([p.detach().flatten() for p in other.parameters()]))
@@ -316,6 +317,7 @@ def test_checkpoints(build, folder):
     twin_optimizer = torch.optim.AdamW(twin.parameters(), 0.01)
     assert checkpoint.import_dcp(folder / "d", twin, twin_optimizer) == 3
     assert all(torch.equal(a, b) for a, b in zip(twin.parameters(), model.parameters()))
+    job().attach(twin, twin_optimizer)  # it has stepped, and began as we know
 
     next(path for path in sorted((folder / "c").glob("model-*")) if load_file(path)).unlink()
     j, other = job(), net()
@@ -389,6 +391,21 @@ def test_agent_gone_before(build, folder):
         done = subprocess.run(words, env={**os.environ, "TIDEMILL_AGENT_PID": str(gone.pid)}, start_new_session=True,
                               stdout=subprocess.PIPE, text=True, timeout=120)
         assert done.returncode == -signal.SIGKILL and done.stdout == "", done
+
+
+def test_too_late_for_the_result(build, folder):
+    """A worker that comes when the job is done ends its script: what it would save are not the final weights."""
+    for ask in (lambda j: list(j.batches(data())), lambda j: list(j.epochs(data()))):
+        j, model = job(), net()
+        j.attach(model, torch.optim.SGD(model.parameters(), 0.1))
+        closed = []
+        j._host, j._session = "127.0.0.1", mock.Mock(next=lambda: None, close=lambda: closed.append(1))
+        try:
+            ask(j)
+        except SystemExit as end:
+            assert end.code == 0 and closed and not j.has_result and not j._failed_exit
+        else:
+            raise AssertionError("its script went on")
 
 
 def test_agent_gone_later(build, folder):

@@ -102,7 +102,8 @@ def runnable(name):
 
 
 SHORT = ("rate_by_step", "clip_in_the_loop", "float16_with_a_scaler", "averaged_model", "average_of_ones_own",
-         "counters_and_the_best_loss", "plateau_on_commit", "iterable_data_set", "loop_over_epochs", "batch_norm")
+         "counters_and_the_best_loss", "plateau_on_commit", "iterable_data_set", "loop_over_epochs", "batch_norm",
+         "break_in_the_last_step")
 
 
 def test_patterns(build, folder):
@@ -219,6 +220,9 @@ def test_log_once(build, folder):
     rows = [[json.loads(line) for line in (folder / name).read_text().splitlines()] for name in ("alone", "killed")]
     assert [row["step"] for row in rows[1]] == list(range(1, patterns.STEPS + 1))
     assert [(r["loss"], r["twice"]) for r in rows[0]] == [(r["loss"], r["twice"]) for r in rows[1]]
+    train(logged(folder / "alone"))  # another run, into the file of the first
+    again = [json.loads(line) for line in (folder / "alone").read_text().splitlines()]
+    assert again == rows[0] and len((folder / "alone.before").read_text().splitlines()) == patterns.STEPS
     with open(folder / "killed", "a") as file:
         file.write('{"step": 15, "lo')  # torn by a kill
     assert logs.last_step(folder / "killed") == patterns.STEPS
@@ -227,6 +231,60 @@ def test_log_once(build, folder):
         log.note({"step": step}, step == 16)
     steps = [json.loads(line)["step"] for line in (folder / "killed").read_text().splitlines()]
     assert steps == list(range(1, 17)), steps
+
+
+def test_data_changed_between_epochs(build, folder):
+    """Processes that load have the data set as the script has it in their epoch."""
+    class Marked(patterns.Points):
+        epoch = 0
+
+        def __getitem__(self, i):
+            return torch.full((6,), float(self.epoch)), 0
+
+    data, model, seen = Marked(count=16), patterns.net(), set()
+    job = patterns.begin()
+    job.attach(model, patterns.sgd(model))
+    for epoch in job.epochs(data):
+        data.epoch = epoch
+        for x, y in job.batches(data, workers=1):
+            seen.add((epoch, float(x[0, 0])))
+            job.backward(torch.nn.functional.cross_entropy(model(x), y))
+        if epoch == 2:
+            break
+    torch.use_deterministic_algorithms(False)
+    assert seen == {(e, float(e)) for e in range(3)}, seen
+
+
+def test_unused_parameters(build, folder):
+    """A parameter without a gradient in a step stays as it is, weight decay or not, as in a single process; with kills, too."""
+    class TwoHeads(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.never, self.at_times = patterns.net(), torch.nn.Linear(6, 3), torch.nn.Linear(6, 3)
+
+        def forward(self, x, both):
+            return self.body(x) + self.at_times(x) if both else self.body(x)
+
+    def script(job):
+        model, moved = TwoHeads(), []
+        first = patterns.state(model)
+        job.attach(model, torch.optim.AdamW(model.parameters(), 0.1, weight_decay=0.1), clip=1.0)
+        job.after_step(lambda step, loss: moved.append((step, model.at_times.weight.detach().clone())))
+
+        def body(n, x, y):
+            # in every third step, for one of the micro-batches
+            both = job.step().number % 3 == 0 and job.step().micro_batch == 1
+            job.backward(torch.nn.functional.cross_entropy(model(x, both), y))
+
+        patterns.loop(job, model, body)
+        assert torch.equal(first["never.weight"], model.never.weight)
+        for (_, before), (step, after) in zip(moved, moved[1:]):
+            assert torch.equal(before, after) == (step % 3 != 0), step
+        return patterns.state(model)
+
+    compare("unused", train(script), train(script, plan_of(3)))
+    fast = lambda _: script(patterns.begin(determinism="fast"))  # noqa: E731
+    train(fast)
 
 
 def test_start_from_a_stopped_job(build, folder):

@@ -1,4 +1,6 @@
 """Streams with positions: each item is used once, and a worker that joins does not read what was used before."""
+import io
+import tarfile
 import warnings
 
 import torch
@@ -78,6 +80,41 @@ class Shuffles(Lines):
         yield from buffer
 
 
+class Tars(IterableDataset):
+    """As WebDataset has it: tar files, each sample two members of one (N.pt, N.cls), shards in an order by the epoch, no state."""
+
+    def __init__(self, folder):
+        self.files, self.epoch = sorted(folder.glob("*.tar")), 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        order = torch.randperm(len(self.files), generator=torch.Generator().manual_seed(self.epoch))
+        for number in order.tolist():
+            with tarfile.open(self.files[number], "r|") as tar:  # as from a pipe: it is read once, from its start
+                sample = {}
+                for member in tar:
+                    READ.append(member.name)
+                    sample[member.name.partition(".")[2]] = tar.extractfile(member).read()
+                    if len(sample) == 2:
+                        yield torch.load(io.BytesIO(sample["pt"])), int(sample["cls"])
+                        sample = {}
+
+
+def write_tars(folder):
+    for shard in range(5):
+        with tarfile.open(folder / f"part-{shard}.tar", "w") as tar:
+            for i in range(10 * shard, 10 * shard + 10):
+                x, y = item(i)
+                data = io.BytesIO()
+                torch.save(x, data)
+                for name, content in ((f"{i:03}.pt", data.getvalue()), (f"{i:03}.cls", str(y).encode())):
+                    info = tarfile.TarInfo(name)
+                    info.size = len(content)
+                    tar.addfile(info, io.BytesIO(content))
+
+
 def script(make, attached=True, wrap=lambda d: d):
     def run(job):
         model, data = patterns.net(), wrap(make())
@@ -101,6 +138,16 @@ def both(make, wrap=lambda d: d):
     compare("a stream without a position", expected, alone)
     compare("a stream", alone, killed)
     return first, list(READ)
+
+
+def test_stream_of_tars(build, folder):
+    """Every sample once an epoch, in the same order whatever is lost; a worker that joins reads the files from the first one."""
+    write_tars(folder)
+    READ.clear()
+    alone = train(script(lambda: Tars(folder), False))
+    used = [name for name in READ if name.endswith(".cls")][: patterns.STEPS * patterns.BATCH]
+    assert all(len(set(used[at: at + 50])) == len(used[at: at + 50]) for at in (0, 50, 100)) and used[:50] != used[50:100]
+    compare("tar files", alone, train(script(lambda: Tars(folder), False), {k: v.copy() for k, v in KILLS.items()}))
 
 
 def test_stream_positions(build, folder):

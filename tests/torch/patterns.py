@@ -3,6 +3,7 @@
 A script is given a job and returns what must come out alike however often it was killed. patterns.py NAME OUT [--gate FILE]
 runs one as a worker (tests/torch_full)."""
 import argparse
+import copy
 import os
 import random
 import warnings
@@ -12,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, WeightedRandomSampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, WeightedRandomSampler
 
 import tidemill.torch
 
@@ -891,6 +892,114 @@ def loop_over_epochs(job):
     return state(model)
 
 
+@pattern(("StepLR.step()", "schedule=\"epoch\"", "job.epochs"))
+def schedule_stepped_between_epochs(job):
+    model, data = net(), Points()
+    optimizer = sgd(model)
+    schedule = lr_scheduler.StepLR(optimizer, 1, 0.7)
+    job.attach(model, optimizer, schedule)
+    for _ in job.epochs(data):
+        for x, y in job.batches(data):
+            job.backward(F.cross_entropy(model(x), y))
+        schedule.step()
+
+
+@pattern(("StepLR.step()", "schedule=\"epoch\"", "job.epochs"))
+def schedule_stepped_after_the_loop(job):
+    model, data = net(), Points()
+    optimizer = sgd(model)
+    schedule = lr_scheduler.StepLR(optimizer, 1, 0.7)
+    job.attach(model, optimizer, schedule)
+    for _ in range(3):
+        for x, y in job.batches(data):
+            job.backward(F.cross_entropy(model(x), y))
+        schedule.step()
+
+
+@pattern(("called again", "job.epochs(dataset)", "range"))
+def epochs_by_range(job):
+    model, data = net(), Points()
+    job.attach(model, sgd(model))
+    for _ in range(3):
+        for x, y in job.batches(data):
+            job.backward(F.cross_entropy(model(x), y))
+
+
+@pattern(("given other data", "ConcatDataset"))
+def other_data_in_a_later_epoch(job):
+    model, parts = net(), (DataLoader(Points(), batch_size=2), DataLoader(Points(noise=5.0), batch_size=2))
+    job.attach(model, sgd(model))
+    for epoch in job.epochs(parts[0]):
+        for x, y in job.batches(parts[epoch > 0]):
+            job.backward(F.cross_entropy(model(x), y))
+
+
+@pattern()
+def data_loader_of_every_epoch(job):
+    model, data = net(), Points()
+    job.attach(model, sgd(model))
+    for _ in job.epochs(data):
+        for x, y in job.batches(DataLoader(data, batch_size=2, shuffle=True)):
+            job.backward(F.cross_entropy(model(x), y))
+    return state(model)
+
+
+@pattern(("left early (break)", "job.stop()"))
+def second_loop_after_break(job):
+    model, data = net(), Points()
+    job.attach(model, sgd(model))
+    for number, (x, y) in enumerate(job.batches(data)):
+        job.backward(F.cross_entropy(model(x), y))
+        if number == 7:
+            break
+    for x, y in job.batches(Points(noise=1.0)):
+        job.backward(F.cross_entropy(model(x), y))
+
+
+@pattern()
+def break_in_the_last_step(job):
+    """As scripts with max_steps have it; the first step comes twice."""
+    model, data = net(), Points()
+    job.attach(model, sgd(model))
+    for x, y in job.batches(data):
+        job.backward(F.cross_entropy(model(x), y))
+        if job.committed_step == STEPS - 1 and job.step().micro_batch == BATCH // MICRO - 1:
+            break
+    assert job.done() and job.committed_step == STEPS
+    return state(model)
+
+
+@pattern(("Adam that is attached has stepped", "leave the loading out", "start=FOLDER"))
+def checkpoint_of_ones_own(job):
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    model(torch.ones(1, 6)).sum().backward()
+    optimizer.step()
+    again = torch.optim.Adam(model.parameters(), 0.01)
+    again.load_state_dict(optimizer.state_dict())
+    return simple(job, model, again)
+
+
+@pattern()
+def adagrad(job):
+    """Which has state from the start."""
+    model = net()
+    return simple(job, model, torch.optim.Adagrad(model.parameters(), 0.1))
+
+
+@pattern(("the gradient of 0.weight", "register_hook"))
+def hook_by_counter(job):
+    model, calls = net(), []
+    job.attach(model, sgd(model))
+
+    def scale(gradient):
+        calls.append(1)
+        return gradient / len(calls)
+
+    model[0].weight.register_hook(scale)
+    loop(job, model, lambda n, x, y: job.backward(F.cross_entropy(model(x), y)))
+
+
 @pattern()
 def evaluation_in_after_step(job):
     model = net(nn.Dropout(0.2), nn.BatchNorm1d(12))
@@ -978,6 +1087,305 @@ def generators_of_ones_own(job):
 
     loop(job, model, body, Noisy())
     return state(model)
+
+
+# ---- what other people's scripts keep between micro-batches ----
+
+TWICE = ("computed twice", "job.committed_step", "try_twice=False")
+
+
+@pattern(TWICE)
+def weight_of_a_loss_by_counter(job):
+    """KL annealing of a VAE: the counter counts steps as the script accumulates them."""
+    model, count = net(), [0]
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y) + min(1.0, count[0] / 10) * model(x).square().mean())
+        if (n + 1) % (BATCH // MICRO) == 0:
+            count[0] += 1
+
+    loop(job, model, body)
+
+
+@pattern()
+def weight_of_a_loss_by_step(job):
+    model = net()
+    job.attach(model, sgd(model))
+    loop(job, model, lambda n, x, y: job.backward(F.cross_entropy(model(x), y)
+                                                  + min(1.0, job.committed_step / 10) * model(x).square().mean()))
+    return state(model)
+
+
+@pattern(TWICE)
+def hidden_states_from_batch_to_batch(job):
+    class Rnn(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn, self.out = nn.GRU(6, 8, batch_first=True), nn.Linear(8, 3)
+
+        def forward(self, x, hidden):
+            out, hidden = self.rnn(x.unsqueeze(1), hidden)
+            return self.out(out[:, 0]), hidden
+
+    model, kept = Rnn(), [torch.zeros(1, MICRO, 8)]
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        out, kept[0] = model(x, kept[0].detach())
+        job.backward(F.cross_entropy(out, y))
+
+    loop(job, model, body)
+
+
+@pattern(TWICE)
+def memory_bank(job):
+    model, bank, at = net(), torch.zeros(40, 3), [0]
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        out = model(x)
+        job.backward(F.cross_entropy(out, y) + (out.mean(0) - bank.mean(0)).square().sum())
+        bank[at[0]: at[0] + MICRO] = out.detach()
+        at[0] = (at[0] + MICRO) % len(bank)
+
+    loop(job, model, body)
+
+
+@pattern(TWICE)
+def weights_of_losses_that_adapt(job):
+    model, weights = net(), torch.ones(2)
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        losses = torch.stack([F.cross_entropy(model(x), y), model(x).square().mean()])
+        job.backward((weights * losses).sum())
+        weights.mul_(torch.exp(-0.01 * losses.detach()))
+
+    loop(job, model, body)
+
+
+class Student(nn.Module):
+    """With its teacher inside, as BYOL and MoCo have it."""
+
+    def __init__(self):
+        super().__init__()
+        self.online = net()
+        self.target = copy.deepcopy(self.online).requires_grad_(False)
+
+
+@pattern(("is not trained, and changes", "state={", "on_commit"))
+def teacher_inside_the_model(job):
+    model = Student()
+    job.attach(model, sgd(model.online))
+
+    def body(n, x, y):
+        with torch.no_grad():
+            wanted = model.target(x)
+        job.backward(F.cross_entropy(model.online(x), y) + F.mse_loss(model.online(x), wanted))
+        for p, q in zip(model.online.parameters(), model.target.parameters()):
+            q.data.mul_(0.9).add_(p.data, alpha=0.1)
+
+    loop(job, model, body)
+
+
+@pattern()
+def teacher_attached(job):
+    model = net()
+    teacher = copy.deepcopy(model).requires_grad_(False)
+
+    @job.on_commit
+    def follow(step, loss):
+        with torch.no_grad():
+            for p, q in zip(model.parameters(), teacher.parameters()):
+                q.lerp_(p, 0.1)
+
+    job.attach(model, sgd(model), state={"teacher": teacher})
+
+    def body(n, x, y):
+        with torch.no_grad():
+            wanted = teacher(x)
+        job.backward(F.cross_entropy(model(x), y) + F.mse_loss(model(x), wanted))
+
+    loop(job, model, body)
+    return state(model, **{f"teacher {k}": v.clone() for k, v in teacher.state_dict().items()})
+
+
+@pattern(("is like the model and changes",))
+def target_network_copied_by_counter(job):
+    model = net()
+    target = copy.deepcopy(model)
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        with torch.no_grad():
+            wanted = target(x)
+        job.backward(F.cross_entropy(model(x), y) + F.mse_loss(model(x), wanted))
+        if n % 16 == 15:
+            target.load_state_dict(model.state_dict())
+
+    loop(job, model, body)
+
+
+@pattern(("a norm to clip at", "another micro-batch"))
+def clip_where_the_script_accumulates(job):
+    """Every fourth micro-batch of this process: of another worker it is another one."""
+    model = net()
+    optimizer = sgd(model)
+    job.attach(model, optimizer)
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        if (n + 1) % 4 == 0:
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    loop(job, model, body)
+
+
+@pattern(("gradients were changed",))
+def noise_on_gradients(job):
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        for p in model.parameters():
+            p.grad.add_(0.01 * torch.randn_like(p))
+
+    loop(job, model, body)
+
+
+@pattern(("SAM", "a wrapper around SGD"))
+def sharpness_aware(job):
+    class SAM(torch.optim.Optimizer):
+        def __init__(self, params, base, **words):
+            super().__init__(params, words)
+            self.base_optimizer = base(self.param_groups, **words)
+            self.param_groups = self.base_optimizer.param_groups
+
+    model = net()
+    return simple(job, model, SAM(model.parameters(), torch.optim.SGD, lr=0.1))
+
+
+class ScheduleFree(torch.optim.Optimizer):
+    """As its authors' SGD: weights are averages, and `eval` and `train` go from one to the other in place."""
+
+    def __init__(self, params, lr=0.1, momentum=0.9):
+        super().__init__(params, dict(lr=lr, momentum=momentum, k=0, train_mode=True, weight_sum=0.0))
+
+    @torch.no_grad()
+    def eval(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.lerp_(self.state[p]["z"], 1 - 1 / group["momentum"])
+            group["train_mode"] = False
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            assert group["train_mode"]
+            group["weight_sum"] += group["lr"] ** 2
+            share = group["lr"] ** 2 / group["weight_sum"]
+            for p in [p for p in group["params"] if p.grad is not None]:
+                z = self.state[p].setdefault("z", torch.clone(p))
+                p.lerp_(z, share).add_(p.grad, alpha=group["lr"] * (group["momentum"] * (1 - share) - 1))
+                z.sub_(p.grad, alpha=group["lr"])
+            group["k"] += 1
+
+
+@pattern()
+def schedule_free(job):
+    model = net()
+    optimizer = ScheduleFree(model.parameters())
+    out = simple(job, model, optimizer)
+    assert optimizer.param_groups[0]["k"] == STEPS
+    return out
+
+
+@pattern(("'train_mode'", "between two steps"))
+def schedule_free_that_evaluates(job):
+    model = net()
+    optimizer = ScheduleFree(model.parameters())
+    job.after_step(lambda step, loss: optimizer.eval())
+    return simple(job, model, optimizer)
+
+
+@pattern(("ReduceLROnPlateau", "not attached"))
+def plateau_by_validation(job):
+    model = net()
+    optimizer = sgd(model)
+    plateau = lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=0.5)
+    job.after_step(lambda step, loss: plateau.step(float(model(torch.ones(1, 6)).detach().sum())))
+    return simple(job, model, optimizer)
+
+
+@pattern(("SyncBatchNorm",))
+def sync_batch_norm(job):
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(net(nn.BatchNorm1d(12)))
+    return simple(job, model, sgd(model))
+
+
+@pattern(("requires_grad of 0.weight",))
+def unfrozen_later(job):
+    model = net()
+    model[0].requires_grad_(False)
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        model[0].requires_grad_(job.committed_step >= 5)
+        job.backward(F.cross_entropy(model(x), y))
+
+    loop(job, model, body)
+
+
+@pattern()
+def distributed_sampler(job):
+    model, data = net(), Points()
+    sampler = DistributedSampler(data, num_replicas=1, rank=0)
+    loader = DataLoader(data, MICRO, sampler=sampler)
+    job.attach(model, sgd(model))
+    for epoch in job.epochs(loader):
+        sampler.set_epoch(epoch)
+        for x, y in job.batches(loader):
+            if GATE is not None:
+                GATE.wait(job.committed_step + 1, lambda: job.step().cancelled)
+            job.backward(F.cross_entropy(model(x), y))
+    assert job.done()
+    return state(model)
+
+
+@pattern()
+def negatives_in_the_micro_batch(job):
+    """A contrastive loss sees a micro-batch, whoever computes it."""
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        a, b = F.normalize(model(x), dim=1), F.normalize(model(x + 0.1 * torch.randn_like(x)), dim=1)
+        job.backward(F.cross_entropy(a @ b.T / 0.1, torch.arange(len(x))))
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern()
+def seeds_of_processes_that_load(job):
+    import numpy
+
+    class Noisy(Points):
+        def __getitem__(self, i):
+            x, y = super().__getitem__(i)
+            return x * float(numpy.random.rand()) + random.random(), y
+
+    def seed(number):
+        numpy.random.seed(torch.initial_seed() % 2**32)
+        random.seed(torch.initial_seed())
+
+    model = net()
+    loader = DataLoader(Noisy(), MICRO, shuffle=True, num_workers=1, worker_init_fn=seed, generator=torch.Generator().manual_seed(0))
+    return simple(job, model, sgd(model), dataset=loader)
 
 
 def begin(**words):

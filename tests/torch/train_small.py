@@ -116,14 +116,32 @@ def weights_of(model: nn.Module) -> int:
     return sum(min(p.numel(), p.untyped_storage().nbytes() // 4) if p.stride().count(0) == 0 else 0 for p in model.parameters())
 
 
-def cut_by_torch(model: nn.Module, mesh) -> None:
+def cut_by_torch(model: nn.Module, mesh, **more) -> None:
     """As scripts for FSDP2 do."""
     from torch.distributed.fsdp import fully_shard
 
     for block in model.blocks if isinstance(model, Gpt) else list(model):
         if any(True for _ in block.parameters()):
-            fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+            fully_shard(block, mesh=mesh, **more)
+    fully_shard(model, mesh=mesh, **more)
+
+
+def made_on_meta(kind: str, mesh, **more) -> nn.Module:
+    """As large models are made: without values, cut, then with memory, then with values."""
+    with torch.device("meta"):
+        model = make(kind)
+    cut_by_torch(model, mesh, **more)
+    model.to_empty(device="cpu")
+    for module in model.modules():
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+    return model
+
+
+def half() -> dict:
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    return {"mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)}
 
 
 def layout(job: "tidemill.torch.Job") -> str:
@@ -144,6 +162,7 @@ def main() -> None:
     parser.add_argument("--fail-at", type=int, default=0)
     parser.add_argument("--unlike", action="store_true", help="begin with weights that differ between workers")
     parser.add_argument("--shard", help="what is sharded")
+    parser.add_argument("--meta", action="store_true", help="make the model on the meta device, with weights in bfloat16 while it computes")
     parser.add_argument("--average", action="store_true", help="keep an average of the weights")
     parser.add_argument("--warm-up", action="store_true", help="try the loop before joining")
     parser.add_argument("--save", help="a folder for a checkpoint of the last step")
@@ -158,7 +177,9 @@ def main() -> None:
         model.again = True
     if words.unlike:
         torch.nn.init.constant_(model[0].bias, float(os.environ["TIDEMILL_INSTANCE_ID"]))
-    if words.shard == "fsdp":
+    if words.meta:
+        model = made_on_meta(words.model, job.mesh, **half())
+    elif words.shard == "fsdp":
         cut_by_torch(model, job.mesh)
     if words.model == "mlp":
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -169,7 +190,7 @@ def main() -> None:
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9)) if words.average else None
     if words.average:
         job.on_commit(lambda step, loss: average.update_parameters(model))
-    job.attach(model, optimizer, scheduler, clip=1.0, shard=None if words.shard == "fsdp" else words.shard, state={"average": average} if words.average else None)
+    job.attach(model, optimizer, scheduler, clip=None if words.shard == "fsdp" else 1.0, shard=None if words.shard == "fsdp" else words.shard, state={"average": average} if words.average else None)
 
     done = {}  # micro-batches of each step, here
 
@@ -202,6 +223,8 @@ def main() -> None:
                 time.sleep(0.05)
             loss = F.cross_entropy(model(inputs), targets.flatten())
             step.backward(loss)
+            if words.shard == "fsdp":  # as scripts for fully_shard have it: the same as attach(clip=1.0)
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             scheduler.step()
             optimizer.zero_grad()

@@ -62,6 +62,9 @@ class Accelerator(accelerate.Accelerator):
         share = None if batch is None else batch // self.gradient_accumulation_steps
         self.job: Job = init(steps=steps, batch=batch, micro_batch=share, seed=seed, determinism=determinism)
         self._extras, self._schedule, self._attached = state, schedule, False
+        self._inside, self._counted = False, 0
+        self._said: Any = None  # what the loop has logged for the step that is computed
+        self.job.after_step(self._tell_log)
 
     def prepare(self, *things: Any, **named: Any) -> Any:
         """As Accelerator.prepare; the call that has the model and the optimizer attaches them."""
@@ -87,8 +90,44 @@ class Accelerator(accelerate.Accelerator):
 
     @contextlib.contextmanager
     def accumulate(self, *models: Any) -> Iterator[None]:
-        """Nothing: every micro-batch counts, and Tidemill knows when a step is complete."""
-        yield
+        """Every micro-batch counts, and Tidemill knows when a step is complete."""
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+
+    @property
+    def sync_gradients(self) -> bool:
+        """Inside of `accumulate` always: what is done there (clipping) is the same for all micro-batches of a step. After it for this
+        worker's last micro-batch of a step, once a step, so that a loop which counts its steps counts each once."""
+        step = self.job._step if self._attached else None
+        if self._inside or step is None:
+            return True
+        if not step._final or step.number < self._counted:
+            return False
+        if step.number > self._counted:
+            self._counted, self._counted_step = step.number, step
+        return self._counted_step is step  # not when the step is done again
+
+    _counted_step: Any = None
+
+    def init_trackers(self, *words: Any, **named: Any) -> None:
+        """As Accelerator.init_trackers, in the worker that is main, before its first step."""
+        self.job.on_main(lambda: super(Accelerator, self).init_trackers(*words, **named))
+
+    def log(self, values: Any, step: Optional[int] = None, log_kwargs: Any = None) -> None:
+        """As Accelerator.log, by the worker that is main; in the loop what was logged last for a step is written once the step is
+        committed."""
+        if self.job._step is not None:
+            self._said = (values, step, log_kwargs)
+        elif self.is_main_process:
+            super().log(values, step=step, log_kwargs=log_kwargs or {})
+
+    def _tell_log(self, step: int, loss: Optional[float]) -> None:
+        said, self._said = self._said, None
+        if said is not None and self.is_main_process:
+            super().log(said[0], step=said[1], log_kwargs=said[2] or {})
 
     @property
     def is_main_process(self) -> bool:

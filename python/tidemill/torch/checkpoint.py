@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from tidemill.errors import UsageError
+from tidemill.torch import guards
 from tidemill.torch.plain import from_plain, to_plain
 from tidemill.torch.state import Layer, ModelState
 
@@ -198,4 +199,5 @@ def import_dcp(folder: PathLike, model: nn.Module, optimizer: torch.optim.Optimi
     content = {"model": weights, "optimizer": states, "step": torch.tensor(0)}
     checkpoint.load(content, checkpoint_id=str(folder), no_dist=True)
     set_state_dict(model, optimizer, model_state_dict=content["model"], optim_state_dict=content["optimizer"])
+    guards.loaded.add(optimizer)
     return int(content["step"])

@@ -71,6 +71,17 @@ def open_source(job: Any, dataset: Any, collate: Any, workers: int, sampler: Any
                         options)
 
 
+def same_data(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Do two calls of `Job.batches` give the same items in the same order? A DataLoader may be made anew for every epoch."""
+    one, other = first[0], second[0]
+    if isinstance(one, DataLoader) and isinstance(other, DataLoader) and one is not other:
+        plain = (RandomSampler, SequentialSampler)
+        if type(one.sampler) is not type(other.sampler) or not (one.sampler is other.sampler or type(one.sampler) in plain):
+            return False
+        one, other = one.dataset, other.dataset
+    return one is other and first[3] is second[3] and first[4] == second[4]
+
+
 def _options(loader: DataLoader) -> Dict[str, Any]:
     """How its processes load, where it has any."""
     if not loader.num_workers:
@@ -398,4 +409,4 @@ class Stream:
         self._iterator = None
 
 
-__all__ = ["MicroBatches", "Position", "Source", "Stream", "open_source", "stream_in"]
+__all__ = ["MicroBatches", "Position", "Source", "Stream", "open_source", "same_data", "stream_in"]

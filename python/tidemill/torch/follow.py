@@ -161,6 +161,11 @@ class Follow:
         told = self._job._sums.scale_of(p)
         return None if told is None else [*told, self._job.micro_batches]
 
+    def unused_of(self, one: Layer) -> List[int]:
+        """Which of its trained parameters have no gradient in this step, on any worker."""
+        unused = getattr(self._job._sums, "unused", ())
+        return [index for index, p in enumerate(one.trained) if id(p) in unused]
+
     def settings_of(self, layer: int) -> Dict[str, Any]:
         """Of the step that is held; an error where no gradients say what it does."""
         job, sums = self._job, self._job._sums
@@ -199,7 +204,7 @@ class Follow:
             return
         one = self.layer_of(layer)
         notes = {**settings, "groups": self.state_of(layer).shared_notes()["groups"],
-                 "scales": [self.scale_of(layer, p) for p in one.trained]}
+                 "scales": [self.scale_of(layer, p) for p in one.trained], "unused": self.unused_of(one)}
         text = json.dumps(notes).encode()
         if len(text) + _HEAD > self._rooms[layer]:
             raise RuntimeError("the notes have grown")
@@ -240,6 +245,8 @@ class Follow:
         if not notes["overflow"]:
             at = self._rooms[layer] + _round_up(self._table_bytes(layer))
             self._take_gradients(own, gradient, at, self._factor(notes["clip"], norm, shared["state"]), notes["value"])
+            for index in notes["unused"]:
+                own.trained[index].tensor.grad = None
             shadow.step_optimizer()
         if notes["epoch"]:
             shadow.step_schedule()

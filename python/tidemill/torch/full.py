@@ -287,7 +287,7 @@ class FullShards(Shards):
             self._after_forward(unit)
 
         hooks: List[Any] = []
-        unit.module.register_forward_pre_hook(before)
+        unit.module.register_forward_pre_hook(before, prepend=True)  # before what casts the weights (plan.py)
         unit.module.register_forward_hook(after, always_call=True)
 
     def _before_backward(self, unit: Unit) -> None:

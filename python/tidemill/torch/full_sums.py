@@ -6,7 +6,7 @@ The same integers as FixedSums, or floats: a micro-batch's gradients go to their
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 import torch
 import torch.distributed as dist
@@ -23,7 +23,9 @@ class ShardedSums:
 
     def __init__(self, shards: FullShards, layers: Sequence[Layer], micro_batches: int, bitwise: bool, with_norms: bool) -> None:
         self._shards, self._layers, self._micro_batches, self._bitwise = shards, layers, micro_batches, bitwise
-        self.with_norms = with_norms or bitwise
+        self.with_norms = with_norms
+        self.used: Set[int] = set()  # as FloatSums.used
+        self.unused: Set[int] = set()
         self.may_overflow = self.overflow = False
         self._places = [(layer, index) for layer in layers for index, _ in enumerate(layer.trained)]
         self._params = [layer.trained[index] for layer, index in self._places]
@@ -52,6 +54,8 @@ class ShardedSums:
 
     def begin_again(self) -> None:
         self._shards.rounds.abandon()
+        self.used.clear()
+        self._followed = False
         self._sums, self._grads = {}, {}
         self._largest = torch.zeros_like(self._largest)
         for p in self._params:
@@ -93,6 +97,7 @@ class ShardedSums:
         with torch.no_grad():
             for p, view in bucket.views(flat):
                 if p.tensor.grad is not None:
+                    self.used.add(id(p))
                     view.copy_(p.tensor.grad)
                 views.append(view)
             if not self._bitwise:
@@ -116,10 +121,17 @@ class ShardedSums:
 
     # -- the end of a step --
 
+    def follow(self) -> None:
+        """Takes part in what others still compute, until all have done their micro-batches: before anything else is exchanged."""
+        while not self._followed and self._shards.rounds.follow():
+            pass
+        self._followed = True
+
+    _followed = False
+
     def finish(self, agree: Callable[[bool], bool] = bool) -> Dict[int, float]:
         """As FixedSums.finish, for the layers that are held."""
-        while self._shards.rounds.follow():
-            pass
+        self.follow()
         group, replicas = self._group_now, self._shards.replicas
         assert group is not None
         if self._bitwise and self._overflows_or_redo(group):
@@ -198,7 +210,7 @@ class ShardedSums:
             grad = self._grads.get(id(p))
             if grad is not None and factor != 1.0:
                 grad.mul_(factor)
-            p.tensor.grad = grad
+            p.tensor.grad = None if id(p) in self.unused else grad
 
     def view_of(self, p: Param) -> torch.Tensor:
         """As FloatSums.view_of."""

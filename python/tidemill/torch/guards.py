@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import linecache
+import math
 import sys
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
@@ -233,8 +234,8 @@ class Watch:
     def check(self) -> None:
         """Before a step is applied: checks that nothing else has changed since the last one."""
         if self._state.optimizer.state is not self._optimizer_state:
-            raise UsageError("the optimizer's state was replaced (optimizer.load_state_dict) after attach: load it before, or "
-                             "begin from a checkpoint with attach(..., start=FOLDER)")
+            raise UsageError("the optimizer's state was replaced (optimizer.load_state_dict) after attach: begin from a "
+                             "checkpoint with attach(..., start=FOLDER)")
         self._check_settings()
         flags = [t.requires_grad for t in self._tensors]
         if flags != self._flags:
@@ -317,12 +318,55 @@ def _settings_text(number: int, key: str, old: Any, new: Any) -> str:
 # ---- state beside the model ----
 
 
+def check_begun(optimizer: Any) -> None:
+    """Refuses an optimizer that has stepped: the script has loaded a checkpoint of its own."""
+    if not isinstance(optimizer, torch.optim.Optimizer) or optimizer in loaded:
+        return
+    for state in optimizer.state.values():
+        steps = state.get("step", 0)
+        if float(steps) > 0 or state.get("momentum_buffer") is not None:
+            raise UsageError(
+                f"the {type(optimizer).__name__} that is attached has stepped before: the script loads a checkpoint of its own, or trains "
+                "before attach. A job goes on by itself from its last committed step, and a worker that began elsewhere would not fit in: "
+                "leave the loading out. To begin from other weights load them into the model alone, the same on every worker, before "
+                "attach; to begin from another job's checkpoint with its optimizer say attach(..., start=FOLDER) with a folder of job.save")
+
+
+def check_again(first: torch.Tensor, second: torch.Tensor, share: Sequence[int], tolerance: float) -> None:
+    """Losses of the job's first step, computed twice."""
+    for number in share:
+        was, now = float(first[number]), float(second[number])
+        if abs(was - now) > tolerance * max(1.0, abs(was)):
+            raise UsageError(
+                f"micro-batch {number} of the first step was computed twice, with the same weights, samples and random numbers, and its "
+                f"loss was {was:.8g}, then {now:.8g}: the loop keeps something from one micro-batch to the next that the loss depends on "
+                "(a counter for a weight of the loss, hidden states, a memory bank, a teacher). A worker that joins, or a step that is "
+                "done again, would have another. Compute it from job.committed_step; or attach what keeps it (attach(..., state={NAME: "
+                "thing}) with state_dict and load_state_dict) and change it in job.on_commit. Where the computation itself is not the "
+                "same twice, and you want that, say init(try_twice=False)")
+
+
+def check_gradients_again(first: Dict[str, float], second: Dict[str, float], tolerance: float) -> None:
+    """Sizes of gradients of the job's first step, computed twice: by parameter."""
+    whole = max([abs(size) for size in first.values() if math.isfinite(size)], default=0.0)
+    for name, was in first.items():
+        now = second.get(name, was)
+        if math.isfinite(was) and abs(was - now) > tolerance * max(abs(was), 1e-3 * whole):
+            raise UsageError(
+                f"the first step was computed twice, with the same weights, samples and random numbers, and its losses were the same, but "
+                f"the gradient of {name} was not (size {was:.8g}, then {now:.8g}): a hook on gradients (Tensor.register_hook) or a backward "
+                "pass of the script's own depends on how often it was called. A worker that joins, or a step that is done again, would have "
+                "another. Compute it from job.committed_step. Where the computation itself is not the same twice, and you want that, say "
+                "init(try_twice=False)")
+
+
 class Copies:
     """Looks once for copies of the model that change during training: averages of weights (EMA), teachers."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
         self._found: List[Tuple[str, Any, List[Tuple[int, torch.Tensor]]]] = []
+        self._frozen: List[Tuple[Any, torch.Tensor]] = []
         self._steps = 0
 
     def after_step(self, sums: Any) -> None:
@@ -331,6 +375,7 @@ class Copies:
         if self._steps == _LOOK_AT:
             self._look(sums)
         elif self._steps in _COMPARE_AT:
+            self._check_frozen()
             for name, tensors, before in self._found:
                 if any(_differs(tensors, index, value) for index, value in before):
                     raise UsageError(
@@ -338,9 +383,21 @@ class Copies:
                         "state is not part of the job, and a worker that joins would begin it anew. Attach it (attach(..., "
                         "state={NAME: thing}) with state_dict and load_state_dict), and change it in job.on_commit")
             if self._steps == _COMPARE_AT[-1]:
-                self._found = []
+                self._found, self._frozen = [], []
+
+    def _check_frozen(self) -> None:
+        for p, before in self._frozen:
+            if _differs(lambda p=p: [p.tensor], 0, before):
+                raise UsageError(
+                    f"{p.name} is not trained, and changes while the job trains (a teacher or target network that follows the model): "
+                    "workers make such weights by themselves, so that one that joins would have others. Keep the network outside of the "
+                    "attached model, attach it (attach(..., state={\"target\": target})), and change it in job.on_commit")
 
     def _look(self, sums: Any) -> None:
+        frozen = [p for unit in self._state.units for p in unit.params if not p.tensor.requires_grad]
+        places = set(self._state.extras.storages())
+        self._frozen = [(frozen[i], value) for i, value in _sample([p.tensor for p in frozen])
+                        if frozen[i].tensor.untyped_storage().data_ptr() not in places]
         params = [p.tensor for unit in self._state.units for p in unit.params]
         if not params:
             return
@@ -398,6 +455,7 @@ def _differs(read: Callable[[], Any], index: int, before: torch.Tensor) -> bool:
 # ---- what torch offers, and is wrong inside the loop ----
 
 _in_loop: List[Any] = []  # weak references of jobs whose loop runs; more than one only where one was left
+loaded: "weakref.WeakSet[Any]" = weakref.WeakSet()  # optimizers whose state import_dcp has read, the same on every worker
 _ours: "weakref.WeakSet[Any]" = weakref.WeakSet()  # optimizers that a job steps
 
 
@@ -583,5 +641,5 @@ def _line_of_script() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}: `{text}`" if text else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-__all__ = ["Copies", "Watch", "check_model", "check_optimizer", "check_scheduler", "divisor_of", "enter", "leave", "own",
+__all__ = ["Copies", "Watch", "check_again", "check_begun", "check_gradients_again", "check_model", "check_optimizer", "check_scheduler", "divisor_of", "enter", "leave", "own",
            "plain_optimizer", "plain_scheduler"]

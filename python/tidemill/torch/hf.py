@@ -248,6 +248,13 @@ class ElasticTrainer(Trainer):
             return not under_agent(os.environ)
         return self.is_main
 
+    def save_model(self, output_dir: Optional[str] = None, _internal_call: bool = False) -> None:
+        """As Trainer.save_model. After train() only where the final weights are: a worker that came too late has others."""
+        if self.job is not None and self.job._over and not self.job.has_result:
+            warnings.warn("save_model: this worker came too late for the final weights, and saves nothing", stacklevel=2)
+            return
+        super().save_model(output_dir, _internal_call)
+
     def is_local_process_zero(self) -> bool:
         """The same as is_world_process_zero: each worker is its own node."""
         return self.is_world_process_zero()
@@ -273,7 +280,7 @@ class ElasticTrainer(Trainer):
         folder = self._checkpoint_of_others(resume_from_checkpoint)
         before = 0 if folder is None else self._load_weights(folder, steps)
         job = init(steps=steps - before, batch=batch, micro_batch=args.per_device_train_batch_size, seed=args.seed,
-                   **self._settings)
+                   try_twice=False, **self._settings)
         model = self.model
         if args.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs)
@@ -282,6 +289,7 @@ class ElasticTrainer(Trainer):
         self.create_optimizer_and_scheduler(num_training_steps=steps)
         if folder is not None:
             self._load_optimizer(folder)
+            job._continues = True
         self._progress = _Progress(self)
         scaler = torch.amp.GradScaler(args.device.type) if args.fp16 else None
         dataset, collate = self._without_columns(dataset)

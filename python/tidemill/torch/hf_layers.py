@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch import nn
-from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask, create_sliding_window_causal_mask
 
 from tidemill.errors import UsageError
 
@@ -20,8 +20,9 @@ class _Gpt2Embedding(nn.Module):
         super().__init__()
         self.wte, self.wpe, self.drop = model.transformer.wte, model.transformer.wpe, model.transformer.drop
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.drop(self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device)))
+    def forward(self, ids: torch.Tensor, mask: Optional[torch.Tensor] = None) -> Any:
+        x = self.drop(self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device)))
+        return x if mask is None else (x, mask)
 
 
 class _Gpt2Head(nn.Module):
@@ -29,7 +30,7 @@ class _Gpt2Head(nn.Module):
         super().__init__()
         self.ln_f, self.lm_head = model.transformer.ln_f, _apart(model.lm_head)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, mask: Optional[torch.Tensor] = None) -> torch.Tensor:
         return self.lm_head(self.ln_f(x))
 
 
@@ -38,7 +39,7 @@ class _BertHead(nn.Module):
         super().__init__()
         self.cls = _apart(model.cls)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, mask: Optional[torch.Tensor] = None) -> torch.Tensor:
         return self.cls(x)
 
 
@@ -47,8 +48,9 @@ class _BertEmbedding(nn.Module):
         super().__init__()
         self.embeddings = model.bert.embeddings
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.embeddings(input_ids=ids)
+    def forward(self, ids: torch.Tensor, mask: Optional[torch.Tensor] = None) -> Any:
+        x = self.embeddings(input_ids=ids)
+        return x if mask is None else (x, mask)
 
 
 class _VitEmbedding(nn.Module):
@@ -81,6 +83,29 @@ class _Block(nn.Module):
         return out[0] if isinstance(out, tuple) else out
 
 
+class _PaddedBlock(_Block):
+    """The same, and where the data has a mask of what is padded, with the mask that the whole model would make of it."""
+
+    def __init__(self, block: nn.Module, config: Any) -> None:
+        super().__init__(block)
+        self._config = config
+
+    def forward(self, x: torch.Tensor, mask: Optional[torch.Tensor] = None) -> Any:
+        if mask is None:
+            return super().forward(x)
+        out = self.block(x, attention_mask=self._seen(x, mask))
+        return out[0] if isinstance(out, tuple) else out, mask
+
+    def _seen(self, x: torch.Tensor, mask: torch.Tensor) -> Any:
+        return create_bidirectional_mask(config=self._config, inputs_embeds=x, attention_mask=mask)
+
+
+class _CausalBlock(_PaddedBlock):
+    def _seen(self, x: torch.Tensor, mask: torch.Tensor) -> Any:
+        places = torch.arange(x.shape[1], device=x.device).unsqueeze(0)
+        return create_causal_mask(config=self._config, inputs_embeds=x, attention_mask=mask, past_key_values=None, position_ids=places)
+
+
 def _apart(module: nn.Module) -> nn.Module:
     """A copy with its own weights: in a pipeline a tied weight exists at both ends."""
     return copy.deepcopy(module)
@@ -95,14 +120,14 @@ def _gpt2(model: Any) -> Tuple[List[nn.Module], Ties]:
         raise UsageError("a GPT-2 with eager attention needs a mask that only the whole model makes: load it with "
                          "attn_implementation=\"sdpa\"")
     tied = _is_tied(model.lm_head.weight, model.transformer.wte.weight)
-    layers = [_Gpt2Embedding(model), *[_Block(b) for b in model.transformer.h], _Gpt2Head(model)]
+    layers = [_Gpt2Embedding(model), *[_CausalBlock(b, model.config) for b in model.transformer.h], _Gpt2Head(model)]
     last = len(layers) - 1
     return layers, [((0, "wte.weight"), (last, "lm_head.weight"))] if tied else []
 
 
 def _bert(model: Any) -> Tuple[List[nn.Module], Ties]:
     tied = _is_tied(model.cls.predictions.decoder.weight, model.bert.embeddings.word_embeddings.weight)
-    layers = [_BertEmbedding(model), *[_Block(b) for b in model.bert.encoder.layer], _BertHead(model)]
+    layers = [_BertEmbedding(model), *[_PaddedBlock(b, model.config) for b in model.bert.encoder.layer], _BertHead(model)]
     last = len(layers) - 1
     ends = ((0, "embeddings.word_embeddings.weight"), (last, "cls.predictions.decoder.weight"))
     return layers, [ends] if tied else []
@@ -178,8 +203,7 @@ def layers_of(model: nn.Module) -> Tuple[List[nn.Module], Ties]:
         pipeline = Pipeline(job, layers, loss=token_loss, optimizer=..., tied=tied)
 
     The first layer takes token numbers (batch, length), the last gives logits. The data set gives (ids, targets), or, for
-    sequences that are padded, ((ids, mask), targets), with a mask as transformers' attention_mask; GPT-2 and BERT take none
-    here. Of a ViT the first layer takes images (batch, channels, height, width), and the last gives a logit for each class. The
+    sequences that are padded, ((ids, mask), targets), with a mask as transformers' attention_mask. Of a ViT the first layer takes images (batch, channels, height, width), and the last gives a logit for each class. The
     layers are the model's own, but for the head, which gets a copy of a tied weight. `layers:` of the job's file is their number,
     blocks + 2.
     """

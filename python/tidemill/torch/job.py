@@ -35,7 +35,7 @@ from tidemill.errors import JobFailed, Refused, UsageError
 from tidemill.session import APPLY, STEP, Alone, Peer, Session, Work, stay_with_agent, under_agent
 from tidemill.torch import checkpoint, fixed_point, guards, plan, shards
 from tidemill.torch.buffers import RunningStatistics
-from tidemill.torch.data import Position, Source, open_source, stream_in
+from tidemill.torch.data import Position, Source, open_source, same_data, stream_in
 from tidemill.torch.extras import Extras
 from tidemill.torch.follow import Follow
 from tidemill.torch.full import FullShards
@@ -93,13 +93,6 @@ def _gpu_of(device: torch.device) -> str:
     return str(torch.cuda.get_device_properties(device).uuid)
 
 
-def _no_step(scheduler: Any, epoch: Any = None) -> None:
-    """What the loop's scheduler.step() does."""
-    if epoch is not None:
-        raise UsageError(f"{type(scheduler).__name__}.step({epoch!r}): the attached schedule steps once per committed step, by "
-                         "itself, and takes no other count from the loop. Give its lengths in steps, and leave the call out")
-
-
 def _determinism(text: str) -> str:
     if text not in ("bitwise", "fast"):
         raise ValueError(text)
@@ -118,7 +111,7 @@ def _local_world_size() -> int:
 
 def init(steps: Optional[int] = None, batch: Optional[int] = None, micro_batch: Optional[int] = None,
          seed: Optional[int] = None, determinism: Optional[str] = None, threads: Optional[int] = None,
-         backend: Optional[str] = None, timeout_s: float = 120.0, warm_up: Optional[bool] = None) -> "Job":
+         backend: Optional[str] = None, timeout_s: float = 120.0, warm_up: Optional[bool] = None, try_twice: bool = True) -> "Job":
     """Begins a job. Call it before the model is created: the model's initial weights come from `seed`.
 
     steps         optimizer updates in total
@@ -131,6 +124,8 @@ def init(steps: Optional[int] = None, batch: Optional[int] = None, micro_batch: 
     timeout_s     how long an exchange between workers may be silent before it fails
     warm_up       one micro-batch goes through the loop before this worker asks to join, so that what the first one takes (kernels
                   that are loaded or compiled) keeps nobody waiting; nothing of it stays. Default: where the model is on a GPU
+    try_twice     the first step of the job is computed twice: where its losses are not the same again, the loop keeps something
+                  that no other worker would have, and the job ends with an error
 
     Under an agent the values of the job's YAML file are used, and a script that gives different ones is refused. Alone,
     only the script's values and the defaults are used; the job's file is not read.
@@ -149,6 +144,7 @@ def init(steps: Optional[int] = None, batch: Optional[int] = None, micro_batch: 
         backend=backend or "gloo",
         timeout_s=timeout_s,
         warm_up=warm_up,
+        try_twice=try_twice,
     )
 
 
@@ -157,7 +153,7 @@ class Job:
 
     def __init__(self, host: Optional[str], steps: Optional[int], batch: Optional[int], micro_batch: Optional[int],
                  seed: int, determinism: str, layers: int, threads: Optional[int], backend: str,
-                 timeout_s: float, warm_up: Optional[bool] = None) -> None:
+                 timeout_s: float, warm_up: Optional[bool] = None, try_twice: bool = True) -> None:
         if not steps or not batch or steps < 0 or batch < 0:
             raise UsageError("steps and batch must be given (init(steps=..., batch=...)) and be positive")
         micro_batch = micro_batch or batch
@@ -172,6 +168,8 @@ class Job:
         self.bitwise = determinism == "bitwise"
         self._host, self._layer_count = host, layers
         self._backend, self._timeout_s, self._warm_up = backend, timeout_s, warm_up
+        self._try_twice = try_twice
+        self._first_try: Optional[torch.Tensor] = None  # losses of the first step, when it was computed first
         self._late: Any = None  # how to join, where the loop is to be tried first
         self.rehearsing = False  # the loop runs once before this worker joins, and nothing of it counts
         self._session: Union[Session, Alone, None] = None
@@ -241,6 +239,8 @@ class Job:
         if schedule not in ("step", "epoch"):
             raise UsageError(f"attach(schedule={schedule!r}): it is \"step\" or \"epoch\"")
         optimizer, scheduler = guards.plain_optimizer(optimizer), guards.plain_scheduler(scheduler)
+        if start is None and not self._continues:
+            guards.check_begun(optimizer)
         if plan.is_sharded(model):
             if shard not in (None, "full"):
                 raise UsageError(f"attach(shard={shard!r}): the model was given to fully_shard, which shards all of it: leave one out")
@@ -312,7 +312,18 @@ class Job:
         if scheduler is not None:  # its class, not the object: state_dict is all that the object has
             kind = type(scheduler)
             self._scheduler_step = lambda: kind.step(scheduler)
-            scheduler.__class__ = type(kind.__name__, (kind,), {"step": _no_step})
+            scheduler.__class__ = type(kind.__name__, (kind,), {"step": lambda schedule, epoch=None: self._no_step(kind, epoch)})
+
+    def _no_step(self, kind: Any, epoch: Any) -> None:
+        """What the loop's scheduler.step() does."""
+        name = kind.__name__
+        if epoch is not None:
+            raise UsageError(f"{name}.step({epoch!r}): the attached schedule steps once per committed step, by itself, and takes no other "
+                             "count from the loop. Give its lengths in steps, and leave the call out")
+        if self._schedule == "step" and self._step is None and not (self._in_callback or self._steps_elsewhere):
+            raise UsageError(f"{name}.step() is called outside of the loop over job.batches, as by a schedule of epochs; the attached "
+                             "schedule has stepped with every step. Say attach(..., schedule=\"epoch\") and `for epoch in "
+                             "job.epochs(dataset)`, and the call may stay; or give its lengths in steps, and leave the call out")
 
     def _join(self, engine: Any, digest: str, layers: int, device: torch.device) -> None:
         """Joins the job; runs alone if no agent has started this process."""
@@ -357,7 +368,10 @@ class Job:
         """
         if self._state is None:
             raise UsageError("call attach(model, optimizer) before batches(dataset)")
+        given = (dataset, collate, workers, sampler, shuffle)
+        self._check_loop(given)
         if self._loop is None:
+            self._given = given
             source = open_source(self, dataset, collate, workers, sampler, shuffle)
             self._items = source.count
             if self._schedule == "epoch" and self._items is None:
@@ -377,10 +391,59 @@ class Job:
             self._end_loop()
         finally:
             if left:
+                self._leave_loop()
                 self._end_loop()
+
+    def _check_loop(self, given: Any) -> None:
+        """job.batches is called again."""
+        if self._given is None or self._failed_exit:
+            return
+        if self._left and not self._over:
+            raise UsageError("a loop over job.batches(dataset) was left early (break), and another one begins: what the first one has not "
+                             "computed would go on in the second, at a step that kills decide. Write one loop for the whole job, with "
+                             "what changes computed from job.committed_step; to stop early call job.stop() in job.on_commit")
+        if self._over and self._epoch is None:
+            raise UsageError("job.batches(dataset) is called again, and the first loop over it has trained all steps of the job: for "
+                             "what is done between epochs write `for epoch in job.epochs(dataset)` around it, in place of range(...)")
+        if self._loop is not None and not same_data(self._given, given):
+            raise UsageError("job.batches is given other data, or another order of it, than in the epoch before, and goes on with the first: "
+                             "a job has one data set. Choose inside of it (in __getitem__, by an epoch that the script sets between "
+                             "epochs), or join both with torch.utils.data.ConcatDataset and choose by a sampler with set_epoch")
+
+    _steps_elsewhere = False  # a framework's loop calls the schedule, and has told when it is due
+    _continues = False  # the optimizer's state was loaded by us, the same on every worker
+    _last_number: Optional[int] = None  # of the micro-batches of a step that counts
+    _given: Any = None  # to the first call of batches
+    _left = False
+    _late_error: Optional[BaseException] = None
+
+    def _leave_loop(self) -> None:
+        """The loop was left by break or by an error. After the last micro-batch of the last step it has done all of its part, and what is
+        left is Tidemill's. This may run where Python drops errors (a generator that is closed): they are raised by `done`."""
+        step, self._left = self._step, True
+        if step is None or self._loop is None or self._over or self._failed_exit or sys.exc_info()[0] is not GeneratorExit:
+            return
+        if step.number != self.steps or not step._final or step.state not in ("open", "done"):
+            return
+        try:
+            for _ in self._loop:
+                self._compute_elsewhere()
+        except BaseException as error:  # noqa: BLE001
+            self._late_error = error
+
+    def _compute_elsewhere(self) -> None:
+        """The last step is to be computed again, and the loop that could is gone."""
+        if self._host is not None:
+            print("tidemill: the last step is to be computed again, and the script's loop was left (break): this worker starts over",
+                  file=sys.stderr, flush=True)
+            os._exit(1)
+        raise UsageError("the last step is to be computed again, and the loop over job.batches(dataset) was left (break): let it end by "
+                         "itself")
 
     def _end_loop(self) -> None:
         guards.leave(self)
+        if isinstance(self._sums, (FixedSums, FloatSums)):
+            self._sums.close()  # its hooks would take the gradients of the model's next training
         self._source.close()
         if self._epoch is None:
             self._loop = None
@@ -419,6 +482,7 @@ class Job:
         if work is None:
             self._over = True
             self._refresh_result()
+            self._leave_without_result()
         else:
             assert self._state is not None
             self._take_state(work)
@@ -453,7 +517,7 @@ class Job:
         except (JobFailed, Refused):
             self._over = True
             raise
-        except GeneratorExit:
+        except (GeneratorExit, SystemExit):
             raise
         except BaseException as error:
             self._fail(error)
@@ -490,9 +554,8 @@ class Job:
             self._full.sums = ShardedSums(self._full, self._state.layers, self.micro_batches, self.bitwise, self._clip is not None)
             sums: ShardedSums = self._full.sums
             return sums
-        if self.bitwise:
-            return FixedSums(self._state.layers, self.micro_batches)
-        return FloatSums(self._state.layers, self.micro_batches, self._clip is not None)
+        kind = FixedSums if self.bitwise else FloatSums
+        return kind(self._state.layers, self.micro_batches, self._clip is not None)
 
     def _run(self, source: Source) -> Iterator[Any]:
         if self._late is not None and source.count is not None:
@@ -513,6 +576,16 @@ class Job:
                 continue
         self._over = True
         self._refresh_result()
+        self._leave_without_result()
+
+    def _leave_without_result(self) -> None:
+        """A worker that comes when the job is done has the weights that it began with: what its script saves would take the result's
+        place."""
+        if self._host is None or self.has_result:
+            return
+        print("tidemill: the job ended without this worker, which has no result: its script ends here", file=sys.stderr, flush=True)
+        self.done()
+        raise SystemExit(0)
 
     def _compute(self, work: Work, source: Source) -> Iterator[Any]:
         session, state = self._session, self._state
@@ -531,6 +604,7 @@ class Job:
         self._say_main()
         if self._epoch is not None and (work.step - 1) * self.batch // (self._items or 1) > self._epoch:
             guards.leave(self)
+            source.restart()  # processes that load have the data set as it was: the script may change it for the next epoch
             yield _EPOCH_ENDS
             guards.enter(self)
         if self._fresh:
@@ -540,18 +614,25 @@ class Job:
         assert sums is not None and group is not None
         self._settings.begin_step()
         sums.begin(group)
+        self._first_try = None
         watch = self._watch
         while True:
             self._table.zero_()
             self._statistics.begin()
             watch.start(self._full.group if self._full is not None else None)
+            trial = self._trying(work) and self._first_try is None
+            self._last_number = None if trial or not self._share(work) else self._share(work)[-1]
             for number in self._share(work):
                 yield from self._micro_batch(work, number, source)
                 if session.cancelled():
                     raise StepCancelled("the step was abandoned")
             taken_s = watch.read()
+            if self._is_tried_again(work):
+                sums.begin(group)
+                source.restart()
+                continue
             try:
-                norms = self._exchange(group, sums, work.step)
+                norms = self._exchange(group, sums, work.step, not self._share(work))
                 break
             except Redo:
                 assert isinstance(sums, (FixedSums, ShardedSums))
@@ -561,6 +642,31 @@ class Job:
         self._tell_time(work, taken_s)
         state.staging.mark()
         session.held(work.step, norms if self._shards is None else self._shards.own(norms))
+
+    def _trying(self, work: Work) -> bool:
+        """The job's first step, which is computed twice. Not where other workers exchange with this one meanwhile."""
+        return self._try_twice and work.step == 1 and self._fresh and self._full is None
+
+    def _is_tried_again(self, work: Work) -> bool:
+        """After all micro-batches of a step. The same weights, samples and random numbers give the same losses, unless the loop keeps
+        something from one micro-batch to the next that is not the job's."""
+        if not self._trying(work):
+            return False
+        if self._first_try is None:
+            self._first_try, self._first_gradients = self._losses.clone(), self._gradients()
+            return True
+        self._try_twice = False
+        assert self._state is not None
+        self._state.watch.check()  # what it finds says more
+        self._state.extras.check()
+        guards.check_again(self._first_try, self._losses, list(self._share(work)), 0.0 if self.bitwise else 1e-4)
+        guards.check_gradients_again(self._first_gradients, self._gradients(), 0.0 if self.bitwise else 1e-2)
+        return False
+
+    _first_gradients: Dict[str, float] = {}
+
+    def _gradients(self) -> Dict[str, float]:
+        return self._sums.sizes() if isinstance(self._sums, (FixedSums, FloatSums)) else {}
 
     def _tell_time(self, work: Work, seconds: float) -> None:
         """As if this worker had computed all micro-batches of its pipeline: by what one takes they are shared out."""
@@ -582,11 +688,14 @@ class Job:
 
     def _micro_batch(self, work: Work, number: int, source: Source) -> Iterator[Any]:
         """One micro-batch for the loop. The first time that the loop sets something (LoopSettings) it comes twice, to see that
-        the same is set again: a counter of the loop would not."""
+        the same is set again: a counter of the loop would not. Not where weights are sharded: the gradients of the first time are with
+        their holders already, and only this worker would compute it again."""
         share = self._share(work)
         first = number == share[0]
-        trial = first and self._probe == "due"
-        quiet = trial or (self._fresh and self._probe == "unknown")  # nothing is sent yet, so it can be done again
+        again = self._full is None
+        trial = again and first and self._probe == "due"
+        # nothing is sent yet, so it can be done again, or compared
+        quiet = again and (trial or self._trying(work) or (self._fresh and self._probe == "unknown"))
         watched = trial or (self._probe == "unknown" and self._strays.watching())
         before = self._strays.read() if watched else {}
         yield from self._give(work, number, source, number == share[-1] and not quiet)
@@ -602,17 +711,16 @@ class Job:
             self._statistics.begin()
             source.restart()
             yield from self._give(work, number, source, number == share[-1])
-            again = self._settings.end()
-            self._settings.probed(mark, again)
+            self._settings.probed(mark, self._settings.end())
             self._strays.probed(after, self._strays.read())
-        self._marks[number] = mark
+        self._marks[number], self._clips[number] = mark, self._settings.clip or 0.0
 
     def _give(self, work: Any, number: int, source: Source, last: bool) -> Iterator[Any]:
         batch = source.get(work.step, number)
         self._key = samples.key_of(self.seed, work.step, number, _COMPUTE)
         self._seed_again()
         self._settings.begin()
-        self._step = Step(self, work.step, number, last)
+        self._step = Step(self, work.step, number, last, number == self._last_number)
         self._step.begin()
         yield batch
         self._end_of(self._step)
@@ -633,13 +741,20 @@ class Job:
                              "and job.backward(loss) stands where loss.backward() was")
         step.check_gradients()
 
-    def _exchange(self, group: Group, sums: Any, step: int) -> Dict[int, float]:
+    def _exchange(self, group: Group, sums: Any, step: int, idle: bool = False) -> Dict[int, float]:
+        """idle: this worker holds layers and has computed nothing, so that its loop has set nothing either."""
+        if isinstance(sums, ShardedSums):
+            sums.follow()
+        self._used.copy_(torch.tensor([float(id(p) in sums.used) for p in self._trained], dtype=torch.float64))
+        group.wait(group.all_reduce(self._table))
+        sums.unused = {id(p) for p, count in zip(self._trained, self._used.tolist()) if not count}
+        if idle:
+            self._settings.follow(step, int(self._marks[0]), float(self._clips.max()))
         if self._settings.clip is not None or self._clip is not None:
             sums.with_norms = True
         sums.may_overflow = self._scale is not None
         norms: Dict[int, float] = sums.finish()
         self._statistics.exchange(group)
-        group.wait(group.all_reduce(self._table))
         self._settings.agree(step, [int(mark) for mark in self._marks.tolist()])
         if not sums.overflow:
             self._check_losses()
@@ -656,10 +771,13 @@ class Job:
                             "data of this step")
 
     def _renew_table(self) -> None:
-        """A row of losses and one of what the loop has set (LoopSettings), a column for each micro-batch: each cell has one
-        author, the others add zero."""
-        self._table = torch.zeros(2, self.micro_batches, dtype=torch.float64)
-        self._losses, self._marks = self._table[0], self._table[1]
+        """A row of losses, one of what the loop has set (LoopSettings) and one of where it clips, a column for each micro-batch: each
+        cell has one author, the others add zero. Then a number for each parameter: how many workers have a gradient for it."""
+        self._trained = [p for layer in self._state.layers for p in layer.trained] if self._state is not None else []
+        count = self.micro_batches
+        self._table = torch.zeros(3 * count + len(self._trained), dtype=torch.float64)
+        self._losses, self._marks, self._clips = self._table[: 3 * count].view(3, count)
+        self._used = self._table[3 * count:]
 
     def _apply(self, work: Work) -> None:
         state, session, sums = self._state, self._session, self._sums
@@ -721,7 +839,7 @@ class Job:
 
     def _change_extras(self, step: int) -> None:
         """What the script does once a step, as part of it."""
-        self._committing = True
+        self._committing = self._in_callback = True
         try:
             for update in self._settings.updates.values():
                 update()
@@ -732,7 +850,7 @@ class Job:
             if self._stop.wanted:
                 self._stop.at = step
         finally:
-            self._committing = False
+            self._committing = self._in_callback = False
 
     def _mean_loss(self) -> float:
         return float(self._losses.sum()) / self.micro_batches
@@ -761,6 +879,15 @@ class Job:
 
     def _tell_step(self) -> None:
         """after_step and logs, of the committed step, once all of its weights are here."""
+        self._in_callback = True
+        try:
+            self._tell_callbacks()
+        finally:
+            self._in_callback = False
+
+    _in_callback = False
+
+    def _tell_callbacks(self) -> None:
         told = self._untold
         if told is not None and told[0] != self.committed_step:
             told = self._untold = None
@@ -1032,6 +1159,8 @@ class Job:
 
     def done(self) -> bool:
         """After the loop: leaves the job. True if this worker has the final weights."""
+        if self._late_error is not None:
+            raise self._late_error
         if not self._over:
             raise UsageError("job.done() is for after the loop over job.batches(dataset), which was left early")
         if self._session is not None:
@@ -1101,9 +1230,10 @@ class _Stop:
 class Step:
     """A micro-batch in progress."""
 
-    def __init__(self, job: Job, number: int, micro_batch: int, last: bool) -> None:
+    def __init__(self, job: Job, number: int, micro_batch: int, last: bool, final: bool = False) -> None:
+        """last: what is summed may be sent. final: the last of this worker's micro-batches of the step, and not for a trial."""
         self.number, self.micro_batch = number, micro_batch
-        self._job, self._last = job, last
+        self._job, self._last, self._final = job, last, final
         self._called = False
         self.state = "new"
 

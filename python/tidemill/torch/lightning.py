@@ -271,8 +271,9 @@ class TidemillStrategy(SingleDeviceStrategy):
         trainer, steps = self._trainer, self._steps
         if self._job is not None or steps is None or not self.optimizers:
             return
-        job = init(steps=steps.steps, batch=steps.batch, micro_batch=steps.micro_batch, **self._settings)
+        job = init(steps=steps.steps, batch=steps.batch, micro_batch=steps.micro_batch, try_twice=False, **self._settings)
         clip = {"clip_value" if trainer.gradient_clip_algorithm == "value" else "clip": trainer.gradient_clip_val}
+        job._steps_elsewhere = True
         job.attach(self.lightning_module, self.optimizers[0], **_one_schedule(self), state=self._extras,
                    **(clip if trainer.gradient_clip_val else {}))
         self._job = job

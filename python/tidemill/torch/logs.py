@@ -52,10 +52,18 @@ class StepLog:
         """A step was committed."""
         self._recent.append(record)
         if main and not self._main:
+            if self._path is not None and record["step"] == 1:
+                self._begin_anew(self._path)
             self._written = last_step(self._path) if self._path is not None else record["step"] - 1
         self._main = main
         if main:
             self._write()
+
+    @staticmethod
+    def _begin_anew(path: Path) -> None:
+        """Before the first step: what is there is an earlier run's, whose steps are not this one's."""
+        if last_step(path) > 0:
+            os.replace(path, path.with_name(path.name + ".before"))
 
     def _write(self) -> None:
         new = [r for r in self._recent if r["step"] > self._written]

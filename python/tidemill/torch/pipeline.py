@@ -529,10 +529,8 @@ class Pipeline:
             rank = work.pipeline + (work.pipelines if work.stage == stages[1] and stages[0] != stages[1] else 0)
             self._tied.append(TiedSums(ends, tie.first[0], self._job.micro_batches, self._job.bitwise))
             self._tied_groups.append(self._meet(f"{name}-tie-{index}", rank, size, meeting))
-        if self._job.bitwise:
-            self._sums = FixedSums(layers, self._job.micro_batches, without)
-        else:
-            self._sums = FloatSums(layers, self._job.micro_batches, self._job._clip is not None, without)
+        kind = FixedSums if self._job.bitwise else FloatSums
+        self._sums = kind(layers, self._job.micro_batches, self._job._clip is not None, without)
 
     # ---- computing ----
 

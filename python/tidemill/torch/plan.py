@@ -11,12 +11,12 @@ from typing import Any, Dict, List, Tuple
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.utils._pytree import tree_map
 
 from tidemill.errors import UsageError
 
 _KIND = "FSDPModule"
 _made: List[bool] = []  # by mesh_of, and not by the script
-_POLICIES = ("param_dtype", "reduce_dtype", "output_dtype")
 
 
 def mesh_of(device: torch.device) -> Any:
@@ -57,10 +57,6 @@ def _check(name: str, state: Any, group: Any) -> None:
     if mesh.size() != 1:
         raise UsageError(f"{what}: its mesh has {mesh.size()} processes, which would not be those of the job after a loss: say "
                          "fully_shard(..., mesh=job.mesh); how many shards and replicas there are is the layout's to say")
-    given = [k for k in _POLICIES if getattr(group.mp_policy, k, None) is not None]
-    if given:
-        raise UsageError(f"{what}: MixedPrecisionPolicy({given[0]}=...) is not supported: compute under torch.autocast, which "
-                         "keeps the weights in float32")
     if type(group.offload_policy).__name__ != "OffloadPolicy":
         raise UsageError(f"{what}: {type(group.offload_policy).__name__} is not supported: leave offload_policy out")
 
@@ -80,6 +76,7 @@ def take(model: nn.Module, optimizer: torch.optim.Optimizer) -> Dict[nn.Module, 
         for group in _groups(state):
             for one in group.fsdp_params:
                 _restore(one, plain)
+            _compute_in(module, group)
             for handles in (group._module_to_pre_save_state_dict_hook_handle, group._module_to_pre_load_state_dict_hook_handle):
                 for handle in handles.values():
                     handle.remove()
@@ -94,6 +91,43 @@ def take(model: nn.Module, optimizer: torch.optim.Optimizer) -> Dict[nn.Module, 
         _made.clear()
         dist.destroy_process_group()
     return plan
+
+
+def _cast(value: Any, dtype: Any) -> Any:
+    return tree_map(lambda x: x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x, value)
+
+
+def _compute_in(module: nn.Module, group: Any) -> None:
+    """MixedPrecisionPolicy: while the module runs its weights are casts of those that are trained, and gradients come back through the
+    casts. They are summed in float32, or as integers, whatever reduce_dtype says: that is never less exact."""
+    policy = group.mp_policy
+    dtype, out_dtype = policy.param_dtype, policy.output_dtype
+    if dtype is None and out_dtype is None:
+        return
+    places: List[Tuple[nn.Module, str]] = []
+    for one in group.fsdp_params:
+        info = one._module_info
+        places += [(info.module, info.param_name), *zip(info.shared_modules, info.shared_param_names)]
+    stack: List[List[Tuple[nn.Module, str, Any]]] = []
+
+    def before(_: Any, words: Any, named: Any) -> Any:
+        kept: List[Tuple[nn.Module, str, Any]] = []
+        casts: Dict[int, torch.Tensor] = {}
+        for owner, name in places if dtype is not None else ():
+            param = owner._parameters[name]
+            if param is not None and param.is_floating_point() and isinstance(param, nn.Parameter):
+                kept.append((owner, name, param))
+                owner._parameters[name] = casts.setdefault(id(param), param.to(dtype))  # type: ignore[assignment]
+        stack.append(kept)
+        return _cast((words, named), dtype) if dtype is not None and policy.cast_forward_inputs else None
+
+    def after(_: Any, words: Any, output: Any) -> Any:
+        for owner, name, param in stack.pop() if stack else ():
+            owner._parameters[name] = param
+        return output if out_dtype is None else _cast(output, out_dtype)
+
+    module.register_forward_pre_hook(before, with_kwargs=True)
+    module.register_forward_hook(after, always_call=True)
 
 
 def _restore(one: Any, plain: Dict[int, nn.Parameter]) -> None:

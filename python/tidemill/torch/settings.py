@@ -94,9 +94,19 @@ class LoopSettings:
         if odd is not None and self._scheduler is not None:
             raise UsageError(self._text(odd) + "in the loop, though a schedule is attached: leave all settings to the schedule, or to "
                              "the loop")
-        told = [to_plain(group, "the optimizer's settings") for group in now] if odd is not None else []
+        return self._mark([to_plain(group, "the optimizer's settings") for group in now] if odd is not None else [])
+
+    def _mark(self, told: List[Any]) -> int:
         text = json.dumps([told, self.clip, sorted(self.updates)])
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "little") | 1  # exact as a float
+
+    def follow(self, step: int, mark: int, clip: float) -> None:
+        """On a worker that had no micro-batch of the step: what the loops of the others have set."""
+        self.clip, self.updates = clip or None, {}
+        if mark not in (0, self._mark([])):
+            raise UsageError(f"in step {step} the loop sets the optimizer's parameter groups, and a worker that holds a shard and has no "
+                             "micro-batch has no loop to set them: attach a schedule (attach(model, optimizer, scheduler)), or give a "
+                             "step as many micro-batches as there are shards")
 
     @staticmethod
     def _text(odd: Tuple[int, str, Any, Any]) -> str:

@@ -38,6 +38,10 @@ def _round_up(n: int) -> int:
     return (n + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 # ---- the layout of a layer ----
 
 
@@ -275,8 +279,9 @@ class ModelState:
         self.staging.mark()
         self.extras.commit()
         shared = self.shared_notes()
+        told = _json(shared)
         for layer in self._chosen(held):
-            layer.write_notes(step, shared)
+            layer.write_notes(step, shared, told)
         self.step = step
         self.watch.remember()
 
@@ -340,6 +345,8 @@ class Layer:
             self.scales = torch.full((max(1, len(self.trained)),), owner.first_scale, dtype=torch.int32)
             self._scale_slot = slot_for("scales", self.scales)
         self._place()
+        self._own: Any = None  # of its notes, and their text: they seldom change
+        self._own_text = ""
         self.step = 0  # committed; -1: this layer is not held
         self.write_notes(0, owner.shared_notes())
         self.initial = self._snapshot()
@@ -391,7 +398,9 @@ class Layer:
             if not state:
                 continue
             for key, value in state.items():
-                self._check_kind(p, key, value)
+                slot = p.state.get(key)  # after every step: the usual case is looked at here
+                if slot is None or (value is not None and (value.shape != slot.shape or value.dtype is not slot.dtype)):
+                    self._check_kind(p, key, value)
             numbers = {k: to_plain(state[k], f"the optimizer's state of {p.name}") for k in p.numbers if k in state}
             kept.append([index, sorted(k for k in p.state if state.get(k) is not None), numbers])
         return kept
@@ -404,9 +413,13 @@ class Layer:
             notes["extras"] = self.owner.extras.plain_parts()[1]
         return notes
 
-    def write_notes(self, step: int, shared: Any) -> None:
-        """The layer is of this step, with these settings."""
-        text = json.dumps(self._notes(shared), separators=(",", ":")).encode()
+    def write_notes(self, step: int, shared: Any, told: Optional[str] = None) -> None:
+        """The layer is of this step, with these settings. told: these, where there is a text of them."""
+        notes = self._notes(None)
+        if notes["own"] != self._own:
+            self._own, self._own_text = notes["own"], _json(notes["own"])
+        more = "".join(f',"{key}":{_json(notes[key])}' for key in notes if key not in ("shared", "own"))
+        text = f'{{"shared":{_json(shared) if told is None else told},"own":{self._own_text}{more}}}'.encode()
         if len(text) > self.notes_bytes:
             raise UsageError(f"the settings of schedule and optimizer, and the numbers of attached state, have grown to {len(text)} bytes; "
                              f"layer {self.number} has room for {self.notes_bytes}: attach them with all they will have")

@@ -7,7 +7,7 @@ FixedSums ("bitwise") converts each micro-batch's gradient to integers, whose su
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.distributed as dist
@@ -40,34 +40,48 @@ class Redo(Exception):
     """A gradient did not fit its scale: all workers compute the step again with a smaller one."""
 
 
+class _Squares:
+    """Sums of squares per layer; the order is fixed, so the bits are the same on every replica. A GPU is waited for by `read`, once."""
+
+    def __init__(self, layers: Sequence[Layer], grads: Dict[int, torch.Tensor]) -> None:
+        self._zeros = {layer.number: 0.0 for layer in layers}
+        self._numbers: List[int] = []
+        squares: List[torch.Tensor] = []
+        for layer in layers:
+            tensors = [grads[id(p)] for p in layer.trained if id(p) in grads]
+            if tensors:
+                norms = torch.stack(torch._foreach_norm(tensors, 2)).double()
+                self._numbers.append(layer.number)
+                squares.append((norms * norms).sum())
+        self._squares = torch.stack(squares) if squares else None
+
+    def read(self) -> Dict[int, float]:
+        """By the number of the layer."""
+        return {**self._zeros, **dict(zip(self._numbers, [] if self._squares is None else self._squares.tolist()))}
+
+
 def squares_by_layer(layers: Sequence[Layer], grads: Dict[int, torch.Tensor]) -> Dict[int, float]:
-    """Sums of squares per layer; the order is fixed, so the bits are the same on every replica."""
-    out = {layer.number: 0.0 for layer in layers}
-    numbers: List[int] = []
-    squares: List[torch.Tensor] = []
-    for layer in layers:
-        tensors = [grads[id(p)] for p in layer.trained if id(p) in grads]
-        if tensors:
-            norms = torch.stack(torch._foreach_norm(tensors, 2)).double()
-            numbers.append(layer.number)
-            squares.append((norms * norms).sum())
-    if squares:
-        out.update(zip(numbers, torch.stack(squares).tolist()))  # a GPU is waited for once
-    return out
+    """Sums of squares per layer."""
+    return _Squares(layers, grads).read()
 
 
-def _squares_or_overflow(sums: Any, layers: Sequence[Layer], grads: Dict[int, torch.Tensor]) -> Dict[int, float]:
+def _read_or_overflow(sums: Any, found: _Squares) -> Dict[int, float]:
     """Squares too large for a float are an overflow like any other, where there is a loss scale."""
-    squares = squares_by_layer(layers, grads)
+    squares = found.read()
     if sums.may_overflow and not all(math.isfinite(s) for s in squares.values()):
         sums.overflow = True
-        return {layer.number: 0.0 for layer in layers}
+        return dict.fromkeys(squares, 0.0)
     return squares
 
 
 def _scales(layer: Layer) -> torch.Tensor:
     assert layer.scales is not None
     return layer.scales
+
+
+def _replaced(params: Sequence[Param], views: Sequence[torch.Tensor]) -> bool:
+    """Has a parameter another gradient than ours? None is no gradient: zero_grad of the model, which the sums do not mind."""
+    return any(p.tensor.grad is not view and p.tensor.grad is not None for p, view in zip(params, views))
 
 
 class _Bucket:
@@ -96,6 +110,8 @@ class FloatSums:
     def __init__(self, layers: Sequence[Layer], micro_batches: int, with_norms: bool,
                  without: Collection[int] = ()) -> None:
         """without: ids of parameters that are added up elsewhere."""
+        self.used: Set[int] = set()  # ids of parameters that have a gradient of this step, here
+        self.unused: Set[int] = set()  # of those that have none on any worker: for the optimizer None, as in a single process
         self._layers, self._micro_batches, self.with_norms = layers, micro_batches, with_norms
         self.may_overflow = self.overflow = False  # a loss scale takes care of it
         params = [p for layer in layers for p in layer.trained if id(p) not in without]
@@ -132,6 +148,7 @@ class FloatSums:
     def begin(self, group: Group) -> None:
         """Begins a step: gradients start from zero, in the buckets."""
         self._group_now, self._last, self._next = group, False, 0
+        self.used.clear()
         for bucket in self._buckets:
             bucket.flat.zero_()
             bucket.work = None
@@ -148,13 +165,21 @@ class FloatSums:
         self._seen = [bucket.flat._version for bucket in self._buckets]
 
     def altered(self) -> bool:
-        """Has anything written to the gradients since `settle`? (Views share the buffer's counter.)"""
-        return any(bucket.flat._version - seen not in ((0, 1) if bucket.arrives else (0,))
+        """Has anything written to the gradients since `settle`, or put others in their place? (Views share the buffer's counter.)"""
+        return any(bucket.flat._version - seen not in ((0, 1) if bucket.arrives else (0,)) or _replaced(bucket.params, bucket.views)
                    for bucket, seen in zip(self._buckets, self._seen))
+
+    def sizes(self) -> Dict[str, float]:
+        """Of the sums as they are, before they are exchanged, by parameter."""
+        out: Dict[str, float] = {}
+        for bucket in self._buckets:
+            out.update(zip((p.name for p in bucket.params), torch.stack(torch._foreach_norm(bucket.views, 2)).tolist()))
+        return out
 
     def _ready(self, tensor: torch.Tensor) -> None:
         bucket, index = self._place[id(tensor)]
         view = bucket.views[index]
+        self.used.add(id(bucket.params[index]))
         if tensor.grad is not view:
             view.add_(tensor.grad)  # type: ignore[arg-type]
             tensor.grad = view
@@ -188,7 +213,7 @@ class FloatSums:
         if not self.with_norms or self.overflow:
             return {layer.number: 0.0 for layer in self._layers}
         grads = {id(p): view for b in self._buckets for p, view in zip(b.params, b.views)}
-        return _squares_or_overflow(self, self._layers, grads)
+        return _read_or_overflow(self, _Squares(self._layers, grads))
 
     def hand_over(self, factor: float) -> None:
         """Gradients for the optimizer, times the clip factor."""
@@ -196,7 +221,7 @@ class FloatSums:
             if factor != 1.0:
                 bucket.flat.mul_(factor)
             for p, view in zip(bucket.params, bucket.views):
-                p.tensor.grad = view
+                p.tensor.grad = None if id(p) in self.unused else view
 
     def view_of(self, p: Param) -> torch.Tensor:
         """The summed gradient, after `finish`."""
@@ -218,13 +243,17 @@ class FloatSums:
 class FixedSums:
     """Gradients as integers. Scales are part of the layers' committed state."""
 
-    def __init__(self, layers: Sequence[Layer], micro_batches: int, without: Collection[int] = ()) -> None:
+    def __init__(self, layers: Sequence[Layer], micro_batches: int, with_norms: bool, without: Collection[int] = ()) -> None:
         """without: ids of parameters that are added up elsewhere."""
-        self._layers, self._addends = layers, micro_batches
+        self.used: Set[int] = set()
+        self.unused: Set[int] = set()
+        self._layers, self._addends, self.with_norms = layers, micro_batches, with_norms
         self._places = [(layer, index) for layer in layers for index, p in enumerate(layer.trained)
                         if id(p) not in without]
         self._params = [layer.trained[index] for layer, index in self._places]
         check_float32(self._params)
+        self._hooks = [p.tensor.register_post_accumulate_grad_hook(lambda _, key=id(p): self.used.add(key))  # type: ignore[misc]
+                       for p in self._params]
         counts = [p.tensor.numel() for p in self._params]
         device = self._params[0].tensor.device if self._params else torch.device("cpu")
         self._adder = fused.adder(counts, device)
@@ -244,18 +273,29 @@ class FixedSums:
         self._seen = -1
         self._group_now: Optional[Group] = None
         self.may_overflow = self.overflow = False
-        self.with_norms = True
 
     def close(self) -> None:
-        pass
+        for hook in self._hooks:
+            hook.remove()
 
     def settle(self) -> None:
-        """As FloatSums.settle."""
+        """As FloatSums.settle. Where the model's zero_grad came first, the backward pass has made gradients of its own."""
+        for p, view in zip(self._params, self._views):
+            if p.tensor.grad is not view and p.tensor.grad is not None:
+                view.copy_(p.tensor.grad)
+                p.tensor.grad = view
+        self._note()
+
+    def _note(self) -> None:
         self._seen = self._floats._version
 
     def altered(self) -> bool:
         """As FloatSums.altered."""
-        return self._seen != self._floats._version
+        return self._seen != self._floats._version or _replaced(self._params, self._views)
+
+    def sizes(self) -> Dict[str, float]:
+        """As FloatSums.sizes: the largest elements, exactly."""
+        return dict(zip((p.name for p in self._params), self._largest.tolist()))
 
     def begin(self, group: Group) -> None:
         self._group_now = group
@@ -264,13 +304,14 @@ class FixedSums:
         self.begin_again()
 
     def begin_again(self) -> None:
+        self.used.clear()
         self._sums.zero_()
         self._largest.zero_()
         self._floats.zero_()
         self._clean = True
         if self._adder is not None:
             self._adder.set_units([math.ldexp(1.0, s) for s in self._scales])
-        self.settle()
+        self._note()
 
     def begin_micro_batch(self, last: bool) -> None:
         if not self._clean:  # a micro-batch was given up, or the optimizer had its gradients there
@@ -278,7 +319,7 @@ class FixedSums:
         self._clean = False
         for p, view in zip(self._params, self._views):
             p.tensor.grad = view
-        self.settle()
+        self._note()
 
     def end_micro_batch(self) -> None:
         if not self._params:
@@ -292,7 +333,7 @@ class FixedSums:
             self._clean = True
         else:
             self._add_rounded()
-        self.settle()
+        self._note()
 
     def _add_rounded(self) -> None:
         """As fused.Adder.add, to the same bits."""
@@ -303,13 +344,21 @@ class FixedSums:
         self._sums.add_(self._rounded)
 
     def finish(self, agree: Callable[[bool], bool] = bool) -> Dict[int, float]:
-        """The layers' shares of the squared norm. Redo, if a gradient did not fit here or, as `agree` says, anywhere."""
+        """The layers' shares of the squared norm. Redo, if a gradient did not fit here or, as `agree` says, anywhere.
+
+        Everything is begun as if all fitted, which they nearly always do: so a GPU is waited for once, when it has done all of it."""
         group = self._group_now
         assert group is not None
         torch.nan_to_num_(self._largest, nan=math.inf, posinf=math.inf)  # a maximum may drop NaN
-        group.wait(group.all_reduce(self._largest, dist.ReduceOp.MAX))
+        works = [group.all_reduce(self._largest, dist.ReduceOp.MAX), group.all_reduce(self._sums)]
+        for work in works:
+            group.wait(work)
+        self._floats.copy_(self._sums)
+        if self._params:
+            torch._foreach_mul_(self._views, [math.ldexp(1.0, -s) / self._addends for s in self._scales])
+        squares = _Squares(self._layers, dict(zip(map(id, self._params), self._views))) if self.with_norms else None
         self._found = largest = self._largest.tolist()
-        self.overflow = self.may_overflow and not all(math.isfinite(g) for g in largest)
+        self.overflow = self.may_overflow and not all(map(math.isfinite, largest))
         if self.overflow:
             return {layer.number: 0.0 for layer in self._layers}
         for p, g in zip(self._params, largest):
@@ -319,17 +368,13 @@ class FixedSums:
             self._scales = [s if fit else fixed_point.best(g, self._addends)
                             for g, s, fit in zip(largest, self._scales, fits)]
             raise Redo
-        group.wait(group.all_reduce(self._sums))
-        self._floats.copy_(self._sums)
-        if self._params:
-            torch._foreach_mul_(self._views, [math.ldexp(1.0, -s) / self._addends for s in self._scales])
-        return _squares_or_overflow(self, self._layers, {id(p): v for p, v in zip(self._params, self._views)})
+        return {layer.number: 0.0 for layer in self._layers} if squares is None else _read_or_overflow(self, squares)
 
     def hand_over(self, factor: float) -> None:
         if factor != 1.0:
             self._floats.mul_(factor)
         for p, view in zip(self._params, self._views):
-            p.tensor.grad = view
+            p.tensor.grad = None if id(p) in self.unused else view
 
     def view_of(self, p: Param) -> torch.Tensor:
         """As FloatSums.view_of."""
