@@ -28,15 +28,34 @@ export async function page(path, body) {
 export const post = (path, body = "", type = "text/plain") => ask("POST", path, body, type);
 export const jobPath = (name, rest) => `/v1/jobs/${encodeURIComponent(name)}/${rest}`;
 
-// `handlers`: event(e), status(s), away(), open(), lost(). EventSource comes back by itself, with the last number it has.
+const AGAIN_MS = 2000;
+
+// `handlers`: event(e), status(s), away(), again(), open(), lost(why), denied(). Where the connection is cut EventSource comes back by
+// itself, with the last number it has; where it was refused (401, 404, 429, 503) it does not: then we ask why, and come back.
 export function follow(name, after, handlers) {
-  const source = new EventSource(jobPath(name, `events?status=1&brief=1&after=${after}`));
-  source.onmessage = (m) => handlers.event(JSON.parse(m.data));
-  source.addEventListener("status", (m) => handlers.status(JSON.parse(m.data)));
-  source.addEventListener("away", () => handlers.away());
-  source.onopen = () => handlers.open();
-  source.onerror = () => handlers.lost();
-  return source;
+  let source = null, timer = 0, gone = false;
+  const open = () => {
+    source = new EventSource(jobPath(name, `events?status=1&brief=1&after=${after}`));
+    source.onmessage = (m) => { after = Number(m.lastEventId) || after; handlers.event(JSON.parse(m.data)); };
+    source.addEventListener("status", (m) => handlers.status(JSON.parse(m.data)));
+    source.addEventListener("away", () => handlers.away());
+    source.addEventListener("again", () => { after = 0; handlers.again(); });
+    source.onopen = () => handlers.open();
+    source.onerror = refused;
+  };
+  async function refused() {
+    if (source.readyState !== EventSource.CLOSED) { handlers.lost(""); return; }
+    let why = "";
+    try { await get(jobPath(name, "status")); } catch (e) {
+      if (e.status === 401 && !gone) { handlers.denied(); return; }
+      why = e.status ? e.message : "";
+    }
+    if (gone) return;
+    handlers.lost(why);
+    timer = setTimeout(open, AGAIN_MS);
+  }
+  open();
+  return { close: () => { gone = true; clearTimeout(timer); source.close(); } };
 }
 
 // A link's token is in its fragment, which is not sent anywhere: it becomes a cookie that scripts cannot read.

@@ -8,7 +8,9 @@ import { planView } from "./plan.js";
 const main = document.getElementById("main");
 const banner = document.getElementById("banner");
 let leave = () => {};
-export const app = { steers: false };
+export const app = { steers: false, denied: () => { leave(); leave = () => {}; say(""); askToken("The token is not good any more: log in again."); } };
+// What cannot be decoded is a name that no run has.
+const decoded = (text) => { try { return decodeURIComponent(text); } catch { return text; } };
 
 export function say(text) { banner.hidden = !text; put(banner, text); }
 
@@ -20,9 +22,9 @@ function show() {
     const link = document.getElementById(id);
     if (on) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
-  const title = view === "plan" ? "Plan" : view === "job" ? decodeURIComponent(name ?? "") : "Jobs";
+  const title = view === "plan" ? "Plan" : view === "job" ? decoded(name ?? "") : "Jobs";
   document.title = `${title} – Tidemill`;
-  const opened = view === "plan" ? planView(main, app) : view === "job" ? jobView(main, decodeURIComponent(name ?? ""), app, say) : jobsView(main);
+  const opened = view === "plan" ? planView(main, app) : view === "job" ? jobView(main, decoded(name ?? ""), app, say) : jobsView(main, app);
   leave = opened ?? (() => {});
   window.scrollTo(0, 0);
 }

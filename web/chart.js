@@ -1,210 +1,272 @@
-// Small charts in SVG: lines over time with what was read at the pointer, lanes of instances, points of plans.
-import { h, fill } from "./dom.js";
-import { span, usd } from "./format.js";
+// Charts by uPlot: lines over time, pools over time, and points of plans. Each says in words what it shows, is read by
+// arrow keys, too, and is drawn again where its width or the theme changes.
+import { h, fill, put } from "./dom.js";
+import { count, shortSpan, span, TIME_STEPS, usd, usdTicks } from "./format.js";
 
-const LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 22;
+const uPlot = globalThis.uPlot; // vendor/uPlot.iife.min.js is loaded before the modules
 
-function ticks(min, max, wanted) {
-  const raw = (max - min) / Math.max(1, wanted) || 1;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].find((m) => m * power >= raw) * power;
-  const out = [];
-  for (let t = Math.ceil(min / step) * step; t <= max + step * 1e-9; t += step) out.push(Number(t.toPrecision(12)));
-  return out;
-}
-function timeTicks(max, wanted) {
-  const steps = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
-  const step = steps.find((s) => max / s <= wanted) ?? 604800 * Math.ceil(max / 604800 / wanted);
-  const out = [];
-  for (let t = 0; t <= max; t += step) out.push(t);
-  return out;
-}
-const shortSpan = (s) => span(s).replace(/ 00[sm]$/, "");
+const AXIS = 54, FONT = '11px system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
+const WHOLE = Array.from({ length: 9 }, (_, power) => [1, 2, 5].map((m) => m * 10 ** power)).flat();
 
-// A box that keeps its drawing up to date with its width.
-function box(label, height, draw) {
-  const el = h("div.chartbox", {});
-  let data = null;
-  const redraw = () => {
-    if (data === null || !el.isConnected) return;
-    const width = Math.max(240, el.clientWidth || 600);
-    const svg = h("svg.chart", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label(data) });
-    svg.style.height = height + "px";
-    draw(svg, data, width, height, el);
-    fill(el, svg);
+const TIME_MARKS = [1, 10, 60, 300, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 345600, 604800, 1209600, 2419200]; // on a logarithmic axis
+
+// ---- theme ----
+
+const shown = new Set();
+function redrawAll() { for (const one of shown) one(); }
+new MutationObserver(redrawAll).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+const faint = (name, alpha) => colour(name) + Math.round(alpha * 255).toString(16).padStart(2, "0");
+
+// ---- a place for a plot ----
+
+// make(data, width): uPlot's options and data, and `key`, which changes where the plot is to be made anew. words(data): what
+// a screen reader says. reading(data, index): the same at a point.
+function holder({ height, words, make, reading, after, empty }) {
+  const plot = h("div.plot", { role: "img", tabindex: "0", "aria-label": "not read yet", "aria-description": "Left and right arrows read its values." }, h("p.nothing.soft", {}, "…"));
+  const said = h("span.unseen", { role: "status" });
+  const el = h("div.chartbox", {}, plot, said);
+  plot.style.height = height + "px";
+  let data = null, made = null, u = null;
+  const end = () => { u?.destroy(); u = null; made = null; };
+  const draw = () => {
+    if (data === null || !el.isConnected || el.clientWidth === 0) return;
+    plot.setAttribute("aria-label", words(data));
+    const next = make(data, el.clientWidth);
+    if (next === null) {
+      end();
+      fill(plot, h("p.nothing.soft", {}, empty ?? "nothing yet"));
+    } else if (u === null || made !== next.key) {
+      end();
+      fill(plot);
+      u = new uPlot({ width: el.clientWidth, height, ...next.options }, next.data, plot);
+      made = next.key;
+    } else u.setData(next.data);
+    after?.(u, data);
   };
-  new ResizeObserver(redraw).observe(el);
-  el.update = (next) => { data = next; redraw(); };
+  const again = () => { end(); draw(); };
+  const observer = new ResizeObserver(() => {
+    if (u === null) draw();
+    else if (el.clientWidth > 0 && u.width !== el.clientWidth) u.setSize({ width: el.clientWidth, height });
+  });
+  observer.observe(el);
+  shown.add(again);
+  plot.addEventListener("keydown", (e) => {
+    const n = u?.data[0].length ?? 0, pace = Math.max(1, Math.round(n / 60)), at = u?.cursor.idx ?? u?.data[1].findLastIndex((v) => v !== null);
+    const to = { ArrowLeft: at - pace, ArrowRight: at + pace, Home: 0, End: n - 1 }[e.key];
+    if (to === undefined || n === 0) return;
+    e.preventDefault();
+    const index = Math.min(n - 1, Math.max(0, to));
+    u.setCursor({ left: u.valToPos(u.data[0][index], "x"), top: u.over.clientHeight / 2 });
+    put(said, reading(data, index));
+  });
+  plot.addEventListener("blur", () => { u?.setCursor({ left: -10, top: -10 }); put(said, ""); });
+  el.update = (next) => { data = next; draw(); };
+  el.stop = () => { observer.disconnect(); shown.delete(again); end(); };
   return el;
 }
 
-function frame(svg, width, height, x, y, xTicks, yTicks, xText, yText) {
-  for (const t of yTicks) svg.append(h("line.gridline", { x1: LEFT, x2: width - RIGHT, y1: y(t), y2: y(t) }), h("text", { x: LEFT - 6, y: y(t) + 4, "text-anchor": "end" }, yText(t)));
-  for (const t of xTicks) svg.append(h("text", { x: x(t), y: height - 6, "text-anchor": "middle" }, xText(t)));
-  svg.append(h("line.axis", { x1: LEFT, x2: width - RIGHT, y1: height - BOTTOM, y2: height - BOTTOM }));
+const axis = (more) => ({ stroke: colour("soft"), font: FONT, size: AXIS, gap: 6, grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, ...more });
+const timeAxis = () => axis({ size: 26, space: 84, incrs: TIME_STEPS, values: (u, splits) => splits.map(shortSpan), grid: { show: false }, border: { show: true, stroke: colour("line"), width: 1 } });
+
+// ---- lines over time ----
+
+// Charts of one group show the same moment at the pointer, and the same part of the run.
+export function group() { return { name: `group-${Math.random()}`, part: null, plots: new Set() }; }
+function choosePart(all, part) {
+  all.part = part;
+  for (const one of all.plots) one();
 }
 
-function pathOf(xs, ys, x, y, stepped) {
-  let d = "", pen = false, lastY = 0;
-  for (let i = 0; i < xs.length; i++) {
-    const v = ys[i];
-    if (v === null || v === undefined || !Number.isFinite(v)) { pen = false; continue; }
-    const px = x(xs[i]).toFixed(1), py = y(v).toFixed(1);
-    d += pen ? (stepped ? `H${px}V${py}` : `L${px} ${py}`) : `M${px} ${py}h0`; // a point without neighbours is a dot
-    pen = true; lastY = v;
-  }
-  return d;
-}
-
-// options: title, value(v) as text, fromZero, stepped, area. data: {x, end, series: [{name, y, class, dashed}], pauses}
+// options: title, value(v) as text, ticks(splits), fromZero, stepped, whole, height, group, right: value and ticks of a second axis.
+// data: {x, end, series: [{name, y, line, dashed, area, right, band, text(i)}], pauses, top}. `band`: filled up to the series
+// before it, with which it is one line of the legend.
 export function lineChart(options) {
-  const text = options.value;
-  const label = (d) => `${options.title}: ` + (d.series.map((s) => { const v = s.y.filter(Number.isFinite); return v.length ? `${s.name} from ${text(v[0])} to ${text(v[v.length - 1])}, lowest ${text(Math.min(...v))}, highest ${text(Math.max(...v))}` : `${s.name}: nothing yet`; }).join("; "));
-  return box(label, options.height ?? 210, (svg, data, width, height, el) => {
-    const all = data.series.flatMap((s) => s.y.filter(Number.isFinite));
-    if (all.length === 0) { svg.append(h("text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, "nothing yet")); return; }
-    let min = options.fromZero ? 0 : Math.min(...all), max = Math.max(...all, data.top ?? -Infinity);
-    if (max - min < 1e-12) { max += Math.abs(max) * 0.1 || 1; if (!options.fromZero) min -= Math.abs(min) * 0.1; }
-    max += (max - min) * 0.06;
-    const end = Math.max(data.end ?? 0, data.x[data.x.length - 1] ?? 1, 1e-9);
-    const x = (t) => LEFT + (t / end) * (width - LEFT - RIGHT);
-    const y = (v) => height - BOTTOM - ((v - min) / (max - min)) * (height - TOP - BOTTOM);
-    frame(svg, width, height, x, y, timeTicks(end, Math.max(2, Math.floor(width / 110))), ticks(min, max, 4).filter((t) => t <= max), shortSpan, text);
-    drawPauses(svg, data.pauses ?? [], end, x, height);
-    if (data.fan) svg.append(h("path.area", { class: "f3", d: `M${x(data.fan.from_s)} ${y(data.fan.from)}L${x(data.fan.low_s)} ${y(data.fan.to)}L${x(data.fan.high_s)} ${y(data.fan.to)}Z` }, h("title", {}, "forecast: done between here, with four chances in five")));
-    for (const s of data.series) {
-      const d = pathOf(data.x, s.y, x, y, options.stepped);
-      if (options.area && d && !s.dashed) svg.append(h("path.area", { class: s.class.replace("s", "f"), d: `${d}L${x(data.x[data.x.length - 1])} ${y(min)}L${x(data.x[0])} ${y(min)}Z` }));
-      svg.append(h("path.line", { class: s.class + (s.dashed ? " dash" : ""), d }));
+  const legend = h("div.keys", { role: "group", "aria-label": `Lines of ${options.title}` });
+  const hidden = new Set();
+  let current = null, plotted = null, keysKey = "";
+  const valueOf = (s) => (s.right ? options.right.value : options.value);
+  const finite = (s) => s.y.filter(Number.isFinite);
+  const words = (d) => `${options.title}: ` + named(d).map((s) => { const v = finite(s); return v.length ? `${s.name} from ${valueOf(s)(v[0])} to ${valueOf(s)(v[v.length - 1])}, lowest ${valueOf(s)(lowest(v))}, highest ${valueOf(s)(highest(v))}` : `${s.name}: nothing yet`; }).join("; ");
+  const at = (s, i) => (s.text ? s.text(i) : Number.isFinite(s.y[i]) ? valueOf(s)(s.y[i]) : "");
+  const reading = (d, i) => [`at ${span(d.x[i])}`, ...named(d).map((s) => [s.name, at(s, i)]).filter(([, v]) => v).map((pair) => pair.join(" "))].join(", ");
+
+  const el = holder({ height: options.height ?? 216, words, reading, empty: options.empty, make: (data) => {
+    if (!data.series.some((s) => s.y.some(Number.isFinite))) return null;
+    return { key: data.series.map((s) => s.name).join("|"), data: [data.x, ...data.series.map((s) => s.y)], options: settings(data) };
+  }, after: (u, data) => { plotted = u; write(data); } });
+  const update = el.update, stop = el.stop;
+  const repart = () => {
+    if (plotted === null) return;
+    plotted.setScale("x", { min: 0, max: 1 }); // its range says the rest
+    write(current);
+  };
+  el.update = (data) => { current = data; update(data); };
+  el.stop = () => { options.group?.plots.delete(repart); stop(); };
+  el.legend = legend;
+  options.group?.plots.add(repart);
+  return el;
+
+  function settings(data) {
+    return {
+      legend: { show: false },
+      cursor: { y: false, sync: options.group ? { key: options.group.name } : undefined, drag: { x: Boolean(options.group), y: false, setScale: false, dist: 8 }, points: { show: !options.stepped, size: 7, width: 0, fill: (u, i) => colour(`series-${current.series[i - 1].line}`) }, dataIdx: (u, i, index, t) => before(index, t), bind: { dblclick: () => () => { choosePart(options.group, null); } } },
+      scales: { x: { time: false, range: () => options.group?.part ?? [0, Math.max(current.end, 1e-9)] }, y: { range: (u, min, max) => range(min, max) }, usd: { range: (u, min, max) => [0, Math.max(current.topRight ?? 0, max ?? 0, 1e-9) * 1.06] } },
+      axes: [timeAxis(), axis({ space: 38, values: (u, splits) => options.ticks?.(splits) ?? splits.map(options.value), ...(options.whole ? { incrs: WHOLE } : options.times ? { incrs: TIME_STEPS } : {}) }), ...(options.right ? [axis({ scale: "usd", side: 1, space: 38, grid: { show: false }, values: (u, splits) => options.right.ticks(splits) })] : [])],
+      padding: [10, options.right ? 0 : 24, 0, 0],
+      series: [{}, ...data.series.map((s, i) => ({
+        show: !hidden.has(s.name), scale: s.right ? "usd" : "y", stroke: colour(`series-${s.line}`), width: s.band !== undefined ? 0.8 : 1.8, dash: s.dashed ? [5, 4] : undefined,
+        fill: s.area ? faint(`series-${s.line}`, 0.16) : undefined, paths: options.stepped && !s.right ? uPlot.paths.stepped({ align: 1 }) : undefined,
+        points: { show: () => finite(current.series[i]).length === 1, size: 5, width: 0, fill: colour(`series-${s.line}`) },
+      }))],
+      bands: data.series.flatMap((s, i) => (s.band ? [{ series: [i, i + 1], fill: faint(`series-${s.line}`, 0.22) }] : [])),
+      hooks: { drawAxes: [(u) => drawPauses(u, current.pauses ?? [])], setCursor: [() => write(current)], setSelect: [(u) => choose(u)] },
+    };
+  }
+  // A stair has the value of its last step.
+  function before(index, t) { return options.stepped && index > 0 && current.x[index] > t ? index - 1 : index; }
+  function range(min, max) {
+    if (min === null) return [0, 1];
+    let low = options.fromZero ? 0 : min, high = Math.max(max, current.top ?? max);
+    if (high - low < 1e-12) { high += Math.abs(high) * 0.1 || 1; if (!options.fromZero) low -= Math.abs(low) * 0.1; }
+    return [options.fromZero ? 0 : low - (high - low) * 0.06, high + (high - low) * 0.06];
+  }
+  function choose(u) {
+    const { left, width } = u.select;
+    if (width <= 0) return;
+    const part = [Math.max(0, u.posToVal(left, "x")), u.posToVal(left + width, "x")];
+    u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    choosePart(options.group, part);
+  }
+  // The legend has the values at the pointer, or the newest ones.
+  function write(data) {
+    const list = named(data), key = list.map((s) => s.name).join("|") + Boolean(options.group?.part);
+    if (key !== keysKey) {
+      keysKey = key;
+      fill(legend, h("time", {}), list.map((s) => h("button.key-line", { type: "button", "aria-pressed": String(!hidden.has(s.name)), onclick: (e) => toggle(s.name, e.currentTarget) }, h(`i.k${s.line}`, { class: s.dashed ? "dashed" : s.band !== undefined || s.area ? "filled" : "" }), s.name, h("b", {}))),
+        options.group?.part ? h("button.key-line.whole", { type: "button", onclick: () => choosePart(options.group, null) }, "whole run") : null);
     }
-    pointer(svg, el, data, x, text, width, height);
-  });
+    const cursor = plotted?.cursor, pointed = cursor?.idx === null ? null : cursor?.idxs[1] ?? null, now = data.series[0].y.findLastIndex(Number.isFinite);
+    put(legend.firstChild, pointed === null ? "" : span(options.stepped ? plotted.posToVal(cursor.left, "x") : data.x[pointed]));
+    list.forEach((s, i) => put(legend.children[i + 1].lastChild, at(s, pointed ?? now)));
+  }
+  function toggle(name, button) {
+    if (hidden.has(name)) hidden.delete(name); else hidden.add(name);
+    button.setAttribute("aria-pressed", String(!hidden.has(name)));
+    current.series.forEach((s, i) => { if (s.name === name) plotted?.setSeries(i + 1, { show: !hidden.has(name) }); });
+  }
 }
+const named = (data) => data.series.filter((s, i) => data.series.findIndex((other) => other.name === s.name) === i);
+const lowest = (list) => list.reduce((a, b) => Math.min(a, b));
+const highest = (list) => list.reduce((a, b) => Math.max(a, b));
 
 // Where there are too many to tell apart, each piece is as dark as its share of time that training stood still.
 const PAUSES_APART = 120;
-function drawPauses(svg, list, end, x, height) {
-  const add = (from, to, share) => svg.append(h("rect.pause", { x: x(from), width: Math.max(1, x(to) - x(from)), y: TOP, height: height - TOP - BOTTOM, "fill-opacity": share.toFixed(2) }));
-  if (list.length <= PAUSES_APART) { for (const p of list) add(p.from_s, p.to_s, 1); return; }
-  const piece = end / PAUSES_APART, stood = new Array(PAUSES_APART).fill(0);
-  for (const p of list) for (let i = Math.max(0, Math.floor(p.from_s / piece)); i < PAUSES_APART && i * piece < p.to_s; i++) stood[i] += Math.max(0, Math.min(p.to_s, (i + 1) * piece) - Math.max(p.from_s, i * piece));
-  stood.forEach((s, i) => { if (s > piece / 100) add(i * piece, (i + 1) * piece, Math.min(1, s / piece)); });
-}
-
-function pointer(svg, el, data, x, text, width, height) {
-  const cross = h("line.cross", { y1: TOP, y2: height - BOTTOM, visibility: "hidden" });
-  const tip = h("div.tip", { hidden: true, "aria-hidden": "true" });
-  svg.append(cross);
-  const show = (event) => {
-    const at = ((event.clientX - svg.getBoundingClientRect().left) * width) / svg.getBoundingClientRect().width;
-    let best = 0;
-    for (let i = 1; i < data.x.length; i++) if (Math.abs(x(data.x[i]) - at) < Math.abs(x(data.x[best]) - at)) best = i;
-    if (data.x.length === 0) return;
-    const px = x(data.x[best]);
-    cross.setAttribute("x1", px); cross.setAttribute("x2", px); cross.setAttribute("visibility", "visible");
-    tip.textContent = [span(data.x[best]), ...data.series.filter((s) => Number.isFinite(s.y[best])).map((s) => `${s.name} ${text(s.y[best])}`), ...(data.notes?.[best] ? [data.notes[best]] : [])].join("  ·  ");
-    tip.hidden = false;
-    if (!tip.isConnected) el.append(tip);
-    tip.style.left = Math.min(Math.max(0, px - tip.offsetWidth / 2), Math.max(0, width - tip.offsetWidth)) + "px";
+function drawPauses(u, list) {
+  const { ctx, bbox } = u, { min, max } = u.scales.x, seen = list.filter((p) => p.to_s >= min && p.from_s <= max);
+  const x = (t) => Math.min(bbox.left + bbox.width, Math.max(bbox.left, u.valToPos(t, "x", true)));
+  ctx.save();
+  const add = (from, to, share) => {
+    const wide = x(to) - x(from), least = 1.5 * devicePixelRatio;
+    ctx.fillStyle = faint("bad", (wide < 3 * least ? 0.3 : 0.14) * share); // a short one is to be seen, too
+    ctx.fillRect(x(from), bbox.top, Math.max(least, wide), bbox.height);
   };
-  svg.addEventListener("pointermove", show);
-  svg.addEventListener("pointerleave", () => { tip.hidden = true; cross.setAttribute("visibility", "hidden"); });
-}
-
-export function keys(series) { return h("div.keys", { "aria-hidden": "true" }, series.map(([k, name]) => h("span", {}, h("i." + k), name))); }
-
-// When each instance was there. data: {end, instances}
-export function lanes() {
-  const shown = (d) => d.instances.slice(-40);
-  const label = (d) => `When instances were there: ${d.instances.length > 40 ? `the last 40 of ${d.instances.length}` : d.instances.length}`;
-  const el = h("div", {});
-  let current = null, size = 0;
-  el.update = (d) => {
-    const height = TOP + BOTTOM + Math.max(3, shown(d).length) * 13;
-    if (current === null || size !== height) {
-      size = height;
-      current = box(label, height, (svg, data, width) => draw(svg, shown(data), data.end, width, height));
-      fill(el, current);
-    }
-    current.update(d);
-  };
-  return el;
-  function draw(svg, list, end, width, height) {
-    const x = (t) => LEFT + (t / Math.max(end, 1e-9)) * (width - LEFT - RIGHT);
-    frame(svg, width, height, x, (v) => v, timeTicks(end, Math.max(2, Math.floor(width / 110))), [], shortSpan, String);
-    list.forEach((one, i) => {
-      const y = TOP + i * 13, to = one.to_s ?? end;
-      svg.append(h("text", { x: LEFT - 6, y: y + 9, "text-anchor": "end" }, String(one.id)));
-      const bar = h("rect.lane", { class: (one.spot ? "" : "od ") + (one.state === "running" ? "" : "lost"), x: x(one.from_s), y: y + 1, rx: 2, height: 9, width: Math.max(2, x(to) - x(one.from_s)) });
-      bar.append(h("title", {}, `instance ${one.id}, ${one.spot ? "spot" : "on-demand"}: ${one.state}${one.announced ? " with notice" : ""}`));
-      svg.append(bar);
-      if (Number.isFinite(one.notice_s)) svg.append(h("rect.noticed", { x: x(one.notice_s), y: y + 1, rx: 2, height: 9, width: Math.max(2, x(to) - x(one.notice_s)) }));
-      if (one.state === "lost" || one.state === "preempted") svg.append(h("path.cut", { d: `M${x(to) - 3} ${y + 2}l6 7M${x(to) + 3} ${y + 2}l-6 7` }));
-    });
+  if (seen.length <= PAUSES_APART) for (const p of seen) add(p.from_s, p.to_s, 1);
+  else {
+    const piece = (max - min) / PAUSES_APART, stood = new Array(PAUSES_APART).fill(0);
+    for (const p of seen) for (let i = Math.max(0, Math.floor((p.from_s - min) / piece)); i < PAUSES_APART && min + i * piece < p.to_s; i++) stood[i] += Math.max(0, Math.min(p.to_s, min + (i + 1) * piece) - Math.max(p.from_s, min + i * piece));
+    stood.forEach((s, i) => { if (s > piece / 100) add(min + i * piece, min + (i + 1) * piece, Math.min(1, s / piece)); });
   }
+  ctx.restore();
 }
 
-// Pools over time, a lane for each: what was wanted, what was there, and what it had cost by then, all to one scale.
+// ---- pools over time ----
+
+// A chart for each: what was wanted, what was there, and what it had cost by then, all to one scale.
 // data: {end, pools: [{pool, usd, points: [[time_s, want, here, usd]]}]}
-const LANE = 78, POOLS_SHOWN = 12;
-export function poolLanes() {
-  const el = h("div", {});
-  const chosen = (d) => [...d.pools].sort((a, b) => b.usd - a.usd).slice(0, POOLS_SHOWN);
-  const now = (p) => p.points[p.points.length - 1] ?? [0, 0, 0, 0];
-  const words = (p) => `${p.pool}: ${now(p)[2]} of ${now(p)[1]} wanted, ${usd(p.usd)}`;
-  let current = null, size = 0;
-  el.update = (d) => {
-    if (d.pools.length === 0) { fill(el, h("p.soft", {}, "nothing was asked for yet")); current = null; return; }
-    const height = BOTTOM + chosen(d).length * LANE;
-    if (current === null || size !== height) {
-      size = height;
-      current = box((data) => "Pools over time. " + chosen(data).map(words).join("; "), height, (svg, data, width) => draw(svg, chosen(data), data.end, width, height));
-      fill(el, current);
+const POOLS_SHOWN = 12;
+export function poolCharts(together) {
+  const el = h("div.pools", {}), rows = new Map();
+  el.update = async (data, breath) => {
+    const list = [...data.pools].sort((a, b) => b.usd - a.usd).slice(0, POOLS_SHOWN);
+    const most = highest([1, ...list.flatMap((p) => p.points.map((v) => Math.max(v[1], v[2])))]), dearest = highest([1e-9, ...list.map((p) => p.usd)]);
+    for (const [name, row] of rows) if (!list.some((p) => p.pool === name)) { row.chart.stop(); rows.delete(name); }
+    for (const p of list) if (!rows.has(p.pool)) rows.set(p.pool, make(p.pool));
+    const wanted = list.map((p) => rows.get(p.pool).el);
+    if (list.length === 0) fill(el, h("p.soft", {}, "nothing was asked for yet"));
+    else if (wanted.length !== el.children.length || wanted.some((row, i) => row !== el.children[i])) fill(el, wanted);
+    for (const p of list) {
+      const points = p.points.length ? [...p.points, [data.end, ...p.points[p.points.length - 1].slice(1, 3), p.usd]] : [], column = (i) => points.map((v) => v[i]);
+      rows.get(p.pool).chart.update({ x: column(0), end: data.end, top: most, topRight: dearest, series: [{ name: "there", y: column(2), line: 1, area: true }, { name: "wanted", y: column(1), line: 3, dashed: true }, { name: "cost", y: column(3), line: 2, right: true }] });
+      await breath();
     }
-    current.update(d);
   };
+  el.stop = () => { for (const row of rows.values()) row.chart.stop(); };
   return el;
-  function draw(svg, list, end, width, height) {
-    const most = Math.max(1, ...list.flatMap((p) => p.points.map((v) => Math.max(v[1], v[2])))), dearest = Math.max(1e-9, ...list.map((p) => p.usd));
-    const x = (t) => LEFT + (t / Math.max(end, 1e-9)) * (width - LEFT - RIGHT);
-    frame(svg, width, height, x, (v) => v, timeTicks(end, Math.max(2, Math.floor(width / 110))), [], shortSpan, String);
-    list.forEach((p, i) => {
-      const bottom = (i + 1) * LANE, room = LANE - 24, points = [...p.points, [end, now(p)[1], now(p)[2], p.usd]], xs = points.map((v) => v[0]);
-      const y = (v) => bottom - (v / most) * room, money = (v) => bottom - (v / dearest) * room;
-      const there = pathOf(xs, points.map((v) => v[2]), x, y, true);
-      svg.append(h("line.gridline", { x1: LEFT, x2: width - RIGHT, y1: bottom, y2: bottom }), h("text", { x: LEFT - 6, y: y(most) + 8, "text-anchor": "end" }, String(most)), h("text", { x: LEFT - 6, y: bottom, "text-anchor": "end" }, "0"));
-      svg.append(h("path.area", { class: "f1", d: `${there}V${bottom}H${x(xs[0]).toFixed(1)}Z` }), h("path.line.s1", { d: there }));
-      svg.append(h("path.line.s3.dash", { d: pathOf(xs, points.map((v) => v[1]), x, y, true) }), h("path.line.s2", { d: pathOf(xs, points.map((v) => v[3]), x, money) }));
-      svg.append(h("text.lead", { x: LEFT + 4, y: i * LANE + 15 }, p.pool), h("text", { x: width - RIGHT, y: i * LANE + 15, "text-anchor": "end" }, `${now(p)[2]} of ${now(p)[1]} wanted · ${usd(p.usd)}`));
-    });
+  function make(name) {
+    const chart = lineChart({ title: `Pool ${name} over time`, value: count, fromZero: true, stepped: true, whole: true, height: 128, group: together, right: { value: usd, ticks: usdTicks } });
+    return { chart, el: h("div", {}, h("div.row", {}, h("h3", {}, name), h("span.grow"), chart.legend), chart) };
   }
 }
 
-// Cost against time, each point a fleet. data: {points: [{x, y, name, kind}], deadline, budget}
-export function scatter(options) {
-  return box((d) => `Expected cost against expected time of ${d.points.length} fleets`, 320, (svg, data, width, height, el) => {
-    const xs = data.points.map((p) => p.x), ys = data.points.map((p) => p.y);
-    if (data.deadline) xs.push(data.deadline);
-    const log = (v) => Math.log10(Math.max(v, 1e-9));
-    const wide = Math.max(...ys) / Math.min(...ys) > 20, long = Math.max(...xs) / Math.min(...xs) > 20;
-    const fx = long ? log : (v) => v, fy = wide ? log : (v) => v;
-    const x0 = fx(Math.min(...xs)), x1 = fx(Math.max(...xs)), y0 = fy(Math.min(...ys)), y1 = fy(Math.max(...ys));
-    const px = (x1 - x0 || 1) * 0.08, py = (y1 - y0 || 1) * 0.12;
-    const x = (v) => LEFT + ((fx(v) - x0 + px) / (x1 - x0 + 2 * px || 1)) * (width - LEFT - RIGHT);
-    const y = (v) => height - BOTTOM - 14 - ((fy(v) - y0 + py) / (y1 - y0 + 2 * py || 1)) * (height - TOP - BOTTOM - 14);
-    const decades = (a, b, f) => f === log ? [1, 2, 5].flatMap((m) => ticks(Math.floor(a), Math.ceil(b), 9).filter(Number.isInteger).map((d) => m * 10 ** d)).filter((v) => log(v) >= a && log(v) <= b) : ticks(a, b, 4);
-    const xt = long ? [60, 300, 900, 3600, 10800, 21600, 43200, 86400, 172800, 345600, 604800, 1209600, 2592000].filter((v) => log(v) >= x0 - px && log(v) <= x1 + px) : timeTicks(Math.max(...xs), 5).filter((v) => v >= x0 - px);
-    frame(svg, width, height - 14, x, y, xt, decades(y0 - py, y1 + py, fy), shortSpan, options.money);
-    svg.append(h("text", { x: width - RIGHT, y: height - 4, "text-anchor": "end" }, "expected time →"));
-    svg.append(h("text", { x: LEFT + 6, y: TOP + 8 }, "↑ expected cost"));
-    if (data.deadline) svg.append(h("line.limit", { x1: x(data.deadline), x2: x(data.deadline), y1: TOP, y2: height - BOTTOM - 14 }), h("text", { x: x(data.deadline) - 5, y: TOP + 22, "text-anchor": "end" }, "deadline"));
-    if (data.budget && fy(data.budget) <= y1 + py && fy(data.budget) >= y0 - py) svg.append(h("line.limit", { y1: y(data.budget), y2: y(data.budget), x1: LEFT, x2: width - RIGHT }), h("text", { x: width - RIGHT - 4, y: y(data.budget) - 5, "text-anchor": "end" }, "budget"));
-    const sorted = data.points.filter((p) => p.curve).sort((a, b) => a.x - b.x);
-    if (sorted.length > 1) svg.append(h("path.line.s1", { d: pathOf(sorted.map((p) => p.x), sorted.map((p) => p.y), x, y) }));
-    for (const p of data.points) {
-      const dot = h("circle.p", { class: p.kind, cx: x(p.x), cy: y(p.y), r: p.kind === "best" ? 8 : 6 });
-      dot.append(h("title", {}, p.name));
-      svg.append(dot);
-    }
-  });
+// ---- cost against time ----
+
+// Each point a fleet. data: {points: [{x, y, name, kind, curve}], deadline, budget}; kind: "best", "out" (does not fit) or "".
+export function scatter() {
+  const kinds = [["", "fits", 1, 11], ["out", "does not fit", 0, 9], ["best", "chosen", 2, 15]];
+  const about = h("p.soft.small.about", {}, "Each point is a fleet.");
+  let current = null, sorted = [];
+  const words = (d) => `Expected cost against expected time of ${d.points.length} fleets; chosen: ${d.points.find((p) => p.kind === "best")?.name ?? "none"}`;
+  const el = holder({ height: 330, words, reading: (d, i) => sorted[i].name, make: (data) => {
+    current = data;
+    sorted = [...data.points].sort((a, b) => a.x - b.x);
+    if (sorted.length === 0) return null;
+    const pick = (want) => sorted.map((p) => (want(p) ? p.y : null));
+    const xs = [...sorted.map((p) => p.x), ...(data.deadline ? [data.deadline] : [])], ys = sorted.map((p) => p.y);
+    const far = { x: highest(xs) / lowest(xs) > 20, y: highest(ys) / lowest(ys) > 20 };
+    return { key: JSON.stringify(far), data: [sorted.map((p) => p.x), pick((p) => p.curve), ...kinds.map(([kind]) => pick((p) => p.kind === kind))], options: settings(far) };
+  } });
+  el.append(about, h("div.keys.dots", { "aria-hidden": "true" }, kinds.map(([, name, line]) => h("span", {}, h(`i.dot.k${line}`), name)), h("span", {}, h("i.k1"), "none is both cheaper and faster"), h("span", {}, h("i.dashed.limit"), "deadline, budget")));
+  return el;
+
+  function settings(far) {
+    const dot = (line) => (line ? colour(`series-${line}`) : colour("soft"));
+    return {
+      legend: { show: false },
+      cursor: { x: false, y: false, drag: { x: false, y: false }, dataIdx: (u) => nearest(u), points: { size: 20, width: 2, fill: () => "transparent", stroke: () => colour("text") } },
+      scales: {
+        x: { time: false, distr: far.x ? 3 : 1, range: () => padded(sorted.map((p) => p.x).concat(current.deadline || []), far.x, 0.08) },
+        y: { distr: far.y ? 3 : 1, range: () => padded(sorted.map((p) => p.y), far.y, 0.14) },
+      },
+      axes: [{ ...timeAxis(), size: 42, label: "expected time", labelSize: 16, labelFont: FONT, ...(far.x ? { splits: (u) => between(u.scales.x, TIME_MARKS), filter: (u, splits) => splits } : {}) },
+        axis({ size: 70, space: 34, label: "expected cost", labelSize: 16, labelFont: FONT, values: (u, splits) => usdTicks(splits), ...(far.y ? { splits: (u) => between(u.scales.y, WHOLE), filter: (u, splits) => splits } : {}) })],
+      padding: [12, 16, 0, 0],
+      series: [{}, { stroke: colour("series-1"), width: 1.4, spanGaps: true, points: { show: false } },
+        ...kinds.map(([, , line, size]) => ({ paths: () => null, points: { show: true, size, width: 1.5, stroke: colour("card"), fill: line ? dot(line) : faint("soft", 0.55) } }))],
+      hooks: { drawAxes: [drawLimits], setCursor: [(u) => { const i = u.cursor.left >= 0 ? nearest(u) : null; put(about, i === null ? "Each point is a fleet." : sorted[i].name); }] },
+    };
+  }
+  // The point nearest to the pointer, in both directions.
+  function nearest(u) {
+    const far = (p) => Math.hypot(u.valToPos(p.x, "x") - u.cursor.left, u.valToPos(p.y, "y") - u.cursor.top);
+    return sorted.reduce((best, p, i) => (far(p) < far(sorted[best]) ? i : best), 0);
+  }
+  function drawLimits(u) {
+    const { ctx, bbox } = u, ratio = devicePixelRatio;
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = colour("bad");
+    ctx.lineWidth = ratio; ctx.setLineDash([6 * ratio, 4 * ratio]); ctx.textAlign = "right"; ctx.font = FONT.replace("11px", `${11 * ratio}px`);
+    const line = (x0, y0, x1, y1, name) => { ctx.beginPath(); ctx.moveTo(x0, y0); ctx.lineTo(x1, y1); ctx.stroke(); ctx.fillText(name, x1 - 5 * ratio, (x0 === x1 ? bbox.top + 14 * ratio : y1 - 5 * ratio)); };
+    const x = u.valToPos(current.deadline, "x", true), y = u.valToPos(current.budget, "y", true), right = bbox.left + bbox.width, bottom = bbox.top + bbox.height;
+    if (current.deadline) line(x, bottom, x, bbox.top, "deadline");
+    if (current.budget && y >= bbox.top && y <= bottom) line(bbox.left, y, right, y, "budget");
+    ctx.restore();
+  }
 }
+function padded(list, log, share) {
+  const f = log ? Math.log10 : (v) => v, back = log ? (v) => 10 ** v : (v) => Math.max(0, v);
+  const low = f(lowest(list)), high = f(highest(list)), pad = (high - low || 1) * share;
+  return [back(low - pad), back(high + pad)];
+}
+const between = ({ min, max }, list) => list.filter((v) => v >= min && v <= max);

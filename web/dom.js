@@ -1,7 +1,7 @@
 // Making elements. Text is always text: nothing from a run is ever read as HTML.
 export function h(tag, props, ...children) {
   const [name, ...classes] = tag.split(".");
-  const svg = ["svg", "path", "g", "rect", "line", "text", "circle", "title"].includes(name);
+  const svg = ["svg", "path", "rect", "line", "text", "title"].includes(name);
   const el = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
   for (const c of classes) el.classList.add(c);
   for (const [key, value] of Object.entries(props ?? {})) {

@@ -23,8 +23,9 @@ export function layoutGrid() {
     const next = `${l.pipelines}x${l.stages}x${l.first_layers.join()}`;
     if (next !== shape) { shape = next; build(l, status.job.layers, dense); }
     counting = [];
-    l.seats.forEach((id, i) => draw(cells[i], id, byId.get(id), status));
-    const free = status.instances.filter((i) => i.seat === "spare" && i.state !== "lost" && i.state !== "released");
+    const each = status.job.workers || 1; // seats have workers, which are numbered instance after instance
+    l.seats.forEach((id, i) => { const at = id ? Math.floor((id - 1) / each) + 1 : 0; draw(cells[i], at, byId.get(at), status); });
+    const free = status.instances.filter((i) => (i.seat === "spare" || i.seat === "keeps copies") && i.state !== "lost" && i.state !== "released");
     drawSpares(free, status, dense);
     nameNotices(dense ? status.instances.filter((i) => i.state === "noticed" && i.leaves_utc_ms > 0) : []);
     put(note, `${f.plural(l.pipelines, "pipeline")} of ${f.plural(l.stages, "stage")}${l.spares ? ", " + f.plural(l.spares, "spare") : ""}`);
@@ -55,7 +56,7 @@ export function layoutGrid() {
     spares.style.gridTemplateColumns = `repeat(auto-fill, minmax(${dense ? 44 : 150}px, ${dense ? "1fr" : "230px"}))`;
     spares.style.marginTop = list.length ? "8px" : "0";
     while (spareCells.length < list.length) spareCells.push(h("div.seat", {}));
-    list.forEach((one, i) => draw(spareCells[i], one.id, one, status, "spare"));
+    list.forEach((one, i) => draw(spareCells[i], one.id, one, status, one.seat));
     const shown = spareCells.slice(0, list.length);
     if (spares.children.length !== shown.length) fill(spares, shown);
   }
@@ -73,7 +74,7 @@ export function layoutGrid() {
     const past = gone && !status.live;
     const name = "seat" + (past ? " past" : gone ? " gone" : noticed ? " notice" : "") + (one && !one.spot ? " od" : "");
     if (cell.className !== name) cell.className = name;
-    const price = one?.price_usd_h ? `${f.usd(one.price_usd_h)}/h` : "";
+    const price = one?.price_usd_h ? f.hourly(one.price_usd_h) : "";
     const pool = status.pools?.length ? status.pools[one?.pool ?? 0] : null, gpu = (pool ? pool.gpu : status.job.gpu) || "";
     const where = !one ? "" : pool ? pool.pool : one.zone ? `zone ${one.zone}` : "";
     const text = past ? "was here last" : gone ? "gone" : [extra, one.spot ? "spot" : "on-demand", gpu, where, one.worker ? "" : "no worker yet"].filter(Boolean).join(" · ");

@@ -13,7 +13,7 @@ const fields = [
   ["market", "Pools: market", "mixed", ["mixed", "spot", "on-demand"], (v) => (v === "mixed" ? "" : `market: ${v}\n`)],
   ["trace", "Simulate on the trace", "", [["", "the job's own"], ["hadp", "hadp: many instances, many preemptions"], ["hasp", "hasp: many, few preemptions"], ["ladp", "ladp: few, many preemptions"], ["lasp", "lasp: few, few preemptions"]], (v) => (v ? `fleet: {trace: ${v}}\n` : "")],
 ];
-const examples = { infra: "aws/us-east-1, gcp", types: "p3.2xlarge, g5.xlarge" };
+const examples = { infra: "aws/us-east-1, gcp", types: "p3.2xlarge" };
 let kept = null; // what was typed, while the page is open
 
 export function planView(main, app) {
@@ -23,7 +23,7 @@ export function planView(main, app) {
   const form = h("div.form", {}, fields.map(([key, label, , choices]) => {
     const changed = () => { kept.values[key] = inputs[key].value; kept.own = false; write(); };
     inputs[key] = choices ? h("select", { onchange: changed }, choices.map((c) => { const [value, text] = Array.isArray(c) ? c : [c, c]; return h("option", { value, selected: value === kept.values[key] }, text); })) : h("input", { type: "text", value: kept.values[key], placeholder: examples[key], oninput: changed });
-    return h("label", {}, label, inputs[key]);
+    return h("label", { class: key === "trace" ? "two" : "" }, label, inputs[key]);
   }));
   const write = () => {
     if (kept.own) { yaml.value = kept.yaml; return; }
@@ -55,17 +55,25 @@ export function planView(main, app) {
 }
 
 const place = (a) => [a.cloud, a.region, a.zone].filter(Boolean).join(" · ");
-const fleet = (a) => [a.spot_nodes ? `${a.spot_nodes} spot` : "", a.on_demand_nodes ? `${a.on_demand_nodes} on-demand` : ""].filter(Boolean).join(" + ") + " × " + a.instance + (a.anchors?.nodes ? ` + ${f.plural(a.anchors.nodes, "anchor")}` : "");
-const id = (a) => `${place(a)}|${fleet(a)}`;
+const part = (p) => [p.spot ? `${p.spot} spot` : "", p.on_demand ? `${p.on_demand} on-demand` : ""].filter(Boolean).join(" + ") + " × " + p.instance;
+const parts = (a) => (a.pools?.length ? a.pools : [{ instance: a.instance, spot: a.spot_nodes, on_demand: a.on_demand_nodes }]);
+export const fleet = (a) => parts(a).map(part).join(" + ") + (a.anchors?.nodes ? ` + ${f.plural(a.anchors.nodes, "anchor")}` : "");
+const id = (a) => JSON.stringify([a.cloud, a.region, parts(a).map((p) => [p.instance, p.zone, p.spot, p.on_demand]), a.anchors]);
+// Those that no other one beats in both: the curve, from all that were judged.
+export function frontier(all) {
+  let least = Infinity;
+  const sorted = [...all].sort((p, q) => p.a.time_s.mean - q.a.time_s.mean || p.a.cost_usd.mean - q.a.cost_usd.mean);
+  for (const p of sorted) { p.curve = p.a.cost_usd.mean < least; least = Math.min(least, p.a.cost_usd.mean); }
+}
 
 function drawPlan(into, answer, curve, now) {
   const best = answer.answers.find((a) => a.chosen) ?? answer.answers[0];
   const points = new Map();
   for (const a of [...answer.answers, ...curve.answers]) points.set(id(a), { a, curve: false });
-  for (const a of curve.answers) points.get(id(a)).curve = true;
   const all = [...points.values()].sort((p, q) => p.a.cost_usd.mean - q.a.cost_usd.mean);
+  frontier(all);
   const longest = Math.max(...all.map((p) => p.a.time_s.p90)), dearest = Math.max(...all.map((p) => p.a.cost_usd.p90));
-  const chart = scatter({ money: (v) => f.usd(v).replace(/\.00$/, "") });
+  const chart = scatter();
   const body = h("tbody", {}), why = h("p", { role: "status" });
   const slider = (label, max, text) => {
     const out = h("output", {}), input = h("input", { type: "range", min: "0", max: "1000", value: "1000", "aria-label": label });
@@ -82,7 +90,7 @@ function drawPlan(into, answer, curve, now) {
     const chosen = any ? all.find((p) => id(p.a) === id(best)) : cheapest;
     put(why, chosen ? `${any ? "Chosen" : "The cheapest that fits in 9 of 10 cases"}: ${fleet(chosen.a)} in ${place(chosen.a)}: ${f.usd(chosen.a.cost_usd.mean)} in ${f.span(chosen.a.time_s.mean)}${any ? reasons(answer) : ""}.` : "None of these fits: plan again with that deadline or budget to search further.");
     chart.update({ points: all.map((p) => ({ x: p.a.time_s.mean, y: p.a.cost_usd.mean, curve: p.curve, name: `${fleet(p.a)}, ${place(p.a)}: ${f.usd(p.a.cost_usd.mean)} in ${f.span(p.a.time_s.mean)}`, kind: p === chosen ? "best" : fits(p) ? "" : "out" })), deadline: time.read() === Infinity ? 0 : time.read(), budget: money.read() === Infinity ? 0 : money.read() });
-    fill(body, all.map((p) => h("tr", { class: p === chosen ? "chosen" : fits(p) ? "" : "out" }, h("td", {}, fleet(p.a), h("div.soft.small", {}, place(p.a))), h("td.num", {}, f.span(p.a.time_s.mean), h("div.soft.small", {}, `${f.span(p.a.time_s.p10)} – ${f.span(p.a.time_s.p90)}`)), h("td.num", {}, f.usd(p.a.cost_usd.mean), h("div.soft.small", {}, `${f.usd(p.a.cost_usd.p10)} – ${f.usd(p.a.cost_usd.p90)}`)), h("td.num", {}, f.usd(p.a.price_usd_h) + "/h"), h("td.num", {}, f.short(p.a.samples_per_s)), h("td.num", {}, f.percent(p.a.p_deadline)))));
+    fill(body, all.map((p) => h("tr", { class: p === chosen ? "chosen" : fits(p) ? "" : "out" }, h("td", {}, fleet(p.a), h("div.soft.small", {}, place(p.a))), h("td.num", {}, f.span(p.a.time_s.mean), h("div.soft.small", {}, `${f.span(p.a.time_s.p10)} – ${f.span(p.a.time_s.p90)}`)), h("td.num", {}, f.usd(p.a.cost_usd.mean), h("div.soft.small", {}, `${f.usd(p.a.cost_usd.p10)} – ${f.usd(p.a.cost_usd.p90)}`)), h("td.num", {}, f.hourly(p.a.price_usd_h)), h("td.num", {}, f.short(p.a.samples_per_s)), h("td.num", {}, f.percent(p.a.p_deadline)))));
   };
   fill(into, h("section.card", { "aria-label": "Cost against time" }, h("h2", {}, "Cost against time"), chart, why, h("div.form", {}, time.el, money.el)),
     h("section.card", { "aria-label": "Fleets" }, h("h2", {}, "Fleets"), wide("Fleets, in numbers", h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Fleet"), ["Time (p10–p90)", "Cost (p10–p90)", "Price", "Samples/s", "P(deadline)"].map((t) => h("th.num", { scope: "col" }, t)))), body)), h("p.soft.small", {}, `${f.count(answer.fleets_weighed)} fleets weighed; judged by ${answer.judge}.`)));
@@ -90,7 +98,8 @@ function drawPlan(into, answer, curve, now) {
 }
 
 function reasons(answer) {
-  const binds = (answer.binds ?? []).map((b) => b.constraint.replace(/^--/, ""));
+  const value = answer.objective === "fastest" ? f.span : f.usd;
+  const binds = (answer.binds ?? []).map((b) => b.constraint.replace(/^--/, "") + (Number.isFinite(b.value_without) ? ` (without it ${value(b.value_without)})` : ""));
   return binds.length ? `. What limits it: ${binds.join(", ")}` : ", the cheapest that meets deadline and budget";
 }
 
@@ -100,8 +109,18 @@ function drawSimulation(into, answer, report) {
     ? expected.map((e) => h("tr", { class: e.chosen ? "chosen" : "" }, h("td", {}, e.policy), h("td.num", {}, f.span(e.time_s?.mean), h("div.soft.small", {}, `${f.span(e.time_s?.p10)} – ${f.span(e.time_s?.p90)}`)), h("td.num", {}, f.usd(e.bill_usd?.mean), h("div.soft.small", {}, `${f.usd(e.bill_usd?.p10)} – ${f.usd(e.bill_usd?.p90)}`)), h("td.num", {}, f.percent(e.p_deadline))))
     : [];
   const runs = (answer.runs ?? []).map((r) => h("tr", {}, h("td", {}, r.policy, h("div.soft.small", {}, `on ${r.trace}`)), h("td.num", {}, f.span(r.finished_at_s)), h("td.num", {}, f.usd(r.bill_usd)), h("td.num", {}, f.short(r.samples_per_s)), h("td.num", {}, f.span(Object.values(r.stall_s ?? {}).reduce((a, b) => a + b, 0))), h("td.num", {}, f.percent(r.fraction_of_ideal))));
-  const table = (head, body) => wide("What was simulated, in numbers", h("table", {}, h("thead", {}, h("tr", {}, head.map((t, i) => h("th", { class: i ? "num" : "", scope: "col" }, t)))), h("tbody", {}, body)));
-  fill(into, h("section.card", { "aria-label": "Simulation" }, h("h2", {}, "Simulated"), runs.length ? table(["Policy", "Time", "Cost", "Samples/s", "Stood still", "Of ideal"], runs) : null, rows.length ? [h("h2", {}, "Expected"), table(["Policy", "Time (p10–p90)", "Cost (p10–p90)", "P(deadline)"], rows)] : null), h("section.card", { "aria-label": "Report" }, h("h2", {}, "Report"), inline(report)));
+  const table = (label, head, body) => wide(label, h("table", {}, h("thead", {}, h("tr", {}, head.map((t, i) => h("th", { class: i ? "num" : "", scope: "col" }, t)))), h("tbody", {}, body)));
+  fill(into, h("section.card", { "aria-label": "Simulation" }, h("h2", {}, "Simulated"), runs.length ? table("What was simulated, in numbers", ["Policy", "Time", "Cost", "Samples/s", "Stood still", "Of ideal"], runs) : null, rows.length ? [h("h2", {}, "Expected"), table("What is expected, in numbers", ["Policy", "Time (p10–p90)", "Cost (p10–p90)", "P(deadline)"], rows)] : null), h("section.card", { "aria-labelledby": "report-title" }, h("h2", { id: "report-title" }, "Report"), inline(report)));
+}
+
+// Its headings stand below the one of its card.
+function lower(page) {
+  for (const [from, to] of [["h4", "h5"], ["h3", "h5"], ["h2", "h4"], ["h1", "h3"]]) for (const el of page.querySelectorAll(from)) {
+    const next = page.createElement(to);
+    next.className = el.className;
+    next.append(...el.childNodes);
+    el.replaceWith(next);
+  }
 }
 
 // The report of tidemill simulate in a room of its own: it brings its style, and no script of it runs.
@@ -110,12 +129,14 @@ function inline(html) {
   const text = html.replace(/<style>([^]*?)<\/style>/g, (_, css) => { sheets.push(css); return ""; }).replace(/ style=/g, " data-style=");
   const made = new DOMParser().parseFromString(text, "text/html");
   const dark = (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  const host = h("div.report", { class: dark ? "dark" : "" }), room = host.attachShadow({ mode: "open" });
-  const css = sheets.join("\n").replace(/@media screen and \(prefers-color-scheme:dark\)\{:root(\{[^}]*\})\}/g, ":host(.dark)$1").replaceAll(":root", ":host").replace(/\bbody\{/g, ".page{");
+  const host = h("div.report", { class: dark ? "dark" : "", tabindex: "0", role: "region", "aria-label": "Report of the simulation" }), room = host.attachShadow({ mode: "open" });
+  const css = sheets.join("\n").replace(/@media screen and \(prefers-color-scheme:dark\)\{:root(\{[^}]*\})\}/g, ":host(.dark)$1").replaceAll(":root", ":host").replace(/\bbody\{/g, ".page{").replace(/\bh([1-4])(?=[{,])/g, (_, n) => `h${Math.min(5, Number(n) + 2)}`);
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(css + ".page{padding:0;max-width:none}");
   room.adoptedStyleSheets = [sheet];
   for (const el of made.querySelectorAll("script, .repeat")) el.remove(); // its command names files that are gone
+  lower(made);
+  for (const [i, el] of [...made.querySelectorAll(".scroll")].entries()) { el.tabIndex = 0; el.setAttribute("role", "region"); el.setAttribute("aria-label", `Table ${i + 1} of the report`); }
   const body = h("div.page", {});
   for (const el of made.body.querySelectorAll("[data-style]")) el.style.cssText = el.dataset.style;
   body.append(...[...made.body.childNodes].map((n) => document.adoptNode(n)));

@@ -45,17 +45,16 @@ export function steering(name, app, state) {
     if (!ok) return;
     const time = seconds(deadline.value), money = cents(budget.value);
     if (time === null || money === null) { said.hidden = false; said.className = "error"; put(said, time === null ? `"${deadline.value}" is no time: write 36h or 1d 12h` : `"${budget.value}" is no amount: write 12.50`); return; }
-    if (deadline.value !== plain(s.deadline_s)) await order(`deadline?seconds=${time}`, `The deadline is ${time ? f.span(time) : "gone"}.`);
-    if (said.className !== "error" && money !== Math.round((s.budget_usd ?? 0) * 100)) await order(`budget?cents=${money}`, `The budget is ${money ? f.usd(money / 100) : "gone"}.`);
+    if (deadline.value !== plain(s.deadline_s)) await order(`deadline?seconds=${time || "none"}`, `The deadline is ${time ? f.span(time) : "gone"}.`);
+    if (said.className !== "error" && money !== Math.round((s.budget_usd ?? 0) * 100)) await order(`budget?cents=${money || "none"}`, `The budget is ${money ? f.usd(money / 100) : "gone"}.`);
   } }, "Limits…");
   const drain = h("button", { type: "button", onclick: async () => {
     const here = state.status.instances.filter((i) => i.state === "running" || i.state === "noticed");
-    const select = h("select", {}, here.map((i) => h("option", { value: String(i.id) }, `instance ${i.id}, ${i.spot ? "spot" : "on-demand"}${state.status.pools?.length ? ", " + state.status.pools[i.pool]?.pool : ""}${i.price_usd_h ? `, ${f.usd(i.price_usd_h)}/h` : ""}`)));
+    const select = h("select", {}, here.map((i) => h("option", { value: String(i.id) }, `instance ${i.id}, ${i.spot ? "spot" : "on-demand"}${state.status.pools?.length ? ", " + state.status.pools[i.pool]?.pool : ""}${i.price_usd_h ? `, ${f.hourly(i.price_usd_h)}` : ""}`)));
     if (here.length && await form("Drain an instance?", "Its seat moves while the others train on, another is rented in its place, and then it is released.", [h("label", {}, "Instance", select)], "Drain")) order(`drain?instance=${select.value}`, `Instance ${select.value} is to go.`);
   } }, "Drain…");
   const bar = h("div.row.orders", { role: "group", "aria-label": "Orders", hidden: true }, copy, limits, drain);
-  const el = h("div", {}, bar, said);
-  return { el, update: (s) => { bar.hidden = !app.steers || !s.live || ["finished", "failed", "stopped", "stopping"].includes(s.state); } };
+  return { bar, said, update: (s) => { bar.hidden = !app.steers || !s.live || ["finished", "failed", "stopped", "stopping"].includes(s.state); } };
 }
 
 // ---- copies, and pools ----
@@ -67,7 +66,7 @@ export function copyCard() {
   const sets = [];
   const body = h("tbody", {});
   const el = h("section.card", { "aria-labelledby": "copies-title" }, h("h2", { id: "copies-title" }, "Copies"), wide("Copies, in numbers", h("table", {}, h("thead", {}, h("tr", {}, ["Step", "Made", "Took", "Where"].map((t, i) => h("th", { class: i === 0 || i === 2 ? "num" : "", scope: "col" }, t)))), body)));
-  let changed = true;
+  let changed = true, durable = 0;
   return { el,
     take: (e) => {
       if (e.kind === "set_bad") { const gone = sets.findIndex((s) => s.set === e.set_bad); if (gone >= 0) sets.splice(gone, 1); changed = true; return; }
@@ -77,30 +76,36 @@ export function copyCard() {
       sets.length = Math.min(sets.length, KEPT);
       changed = true;
     },
-    draw: () => {
-      if (!changed) return;
-      changed = false;
-      const where = (c) => [c.files ? "files" : "", c.ids.length ? `memory of ${c.ids.length > 6 ? f.count(c.ids.length) + " workers" : (c.ids.length === 1 ? "worker " : "workers ") + c.ids.join(", ")}` : ""].filter(Boolean).join("; ");
-      fill(body, sets.length ? sets.map((c) => h("tr", {}, h("td.num", {}, f.count(c.step)), h("td", {}, f.clock(c.utc_ms)), h("td.num", {}, c.took_ms ? f.span(c.took_ms / 1000) : "–"), h("td", {}, where(c)))) : h("tr", {}, h("td.soft", { colspan: "4" }, "none yet")));
+    clear: () => { sets.length = 0; changed = true; },
+    draw: (status) => {
+      const before = sets.length ? 0 : status?.steps?.durable ?? 0; // made before the events that are shown
+      if (!changed && before === durable) return;
+      changed = false; durable = before;
+      const where = (c) => [c.files ? "copy store" : "", c.ids.length ? `memory of ${c.ids.length > 6 ? f.count(c.ids.length) + " workers" : (c.ids.length === 1 ? "worker " : "workers ") + c.ids.join(", ")}` : ""].filter(Boolean).join("; ");
+      fill(body, sets.length ? sets.map((c) => h("tr", {}, h("td.num", {}, f.count(c.step)), h("td", {}, f.clock(c.utc_ms)), h("td.num", {}, c.took_ms ? f.span(c.took_ms / 1000) : "–"), h("td", {}, where(c)))) : h("tr", {}, h("td.soft", { colspan: "4" }, before ? `step ${f.count(before)} is durable; its copy set was made before the events shown below` : "none yet")));
     } };
 }
 
 // What is wanted of each pool, what is there, and what it costs; without a choice of pools, of the two markets.
 export function poolCard() {
-  const body = h("tbody", {});
-  const el = h("section.card", { "aria-labelledby": "pools-title" }, h("h2", { id: "pools-title" }, "Pools"), wide("Pools, in numbers", h("table", {}, h("thead", {}, h("tr", {}, ["Pool", "Wanted", "Here", "Price", "Hours", "Cost"].map((t, i) => h("th", { class: i ? "num" : "", scope: "col" }, t)))), body)));
+  const head = h("tr", {}), body = h("tbody", {});
+  const el = h("section.card", { "aria-labelledby": "pools-title" }, h("h2", { id: "pools-title" }, "Pools"), wide("Pools, in numbers", h("table", {}, h("thead", {}, head), body)));
   let shown = "";
-  return { el, update: (s) => {
-    const rows = s.pools?.length ? s.pools.map((p) => [p.pool, p.want, p.here, p.price_usd_h, p.instance_hours, p.bill_usd]) : markets(s);
+  return { el, update: (s, history) => {
+    const rows = s.pools?.length ? s.pools.map((p) => [p.pool, p.want, p.here, p.price_usd_h, p.instance_hours, p.bill_usd]) : markets(s, history);
     const key = JSON.stringify(rows);
     if (key === shown) return;
     shown = key;
-    fill(body, rows.map(([pool, want, here, price, hours, bill]) => h("tr", {}, h("td", {}, pool), [f.count(want), f.count(here), price ? `${f.usd(price)}/h` : "–", f.short(hours), f.usd(bill)].map((t) => h("td.num", {}, t)))));
+    const timed = rows.some((row) => row[4] != null); // hours are known by pool alone
+    fill(head, ["Pool", "Wanted", "Here", "Price", ...(timed ? ["Hours"] : []), "Cost"].map((t, i) => h("th", { class: i ? "num" : "", scope: "col" }, t)));
+    fill(body, rows.map(([pool, want, here, price, hours, bill]) => h("tr", {}, h("td", {}, pool), [f.count(want), f.count(here), price ? f.hourly(price) : "–", ...(timed ? [f.short(hours)] : []), f.usd(bill)].map((t) => h("td.num", {}, t)))));
   } };
 }
-function markets(s) {
+// The status lists the last instances that are gone, the history has what all of them cost.
+function markets(s, history) {
   return [["spot", true, s.want_spot, s.spot_usd_h], ["on-demand", false, s.want_on_demand, s.on_demand_usd_h]].map(([name, spot, want, price]) => {
     const all = s.instances.filter((i) => i.spot === spot), here = all.filter((i) => i.state === "running" || i.state === "noticed").length;
-    return [name, want ?? 0, here, price, null, all.reduce((sum, i) => sum + (i.bill_usd ?? 0), 0)];
+    const known = history?.pools?.find((p) => p.pool === name)?.usd ?? 0;
+    return [name, want ?? 0, here, price, null, Math.max(known, all.reduce((sum, i) => sum + (i.bill_usd ?? 0), 0))];
   }).filter(([, want, here, , , bill]) => want || here || bill);
 }

@@ -30,22 +30,39 @@ void tm_api__refuse(const struct tm_http_request *request, int status, const cha
     tm_text_deinit(&content.body);
 }
 
+static void say_wrong(const struct tm_api_asked *asked, char *text, size_t size)
+{
+    const struct tm_api_param *param = asked->wrong;
+    const struct tm_api_param *has = asked->route->params;
+    if (param == NULL) {
+        int length = snprintf(text, size, "there is no parameter \"%.*s\" here",
+                              (int)(asked->unknown.length < 40 ? asked->unknown.length : 40), asked->unknown.at);
+        for (bool first = true; has != NULL && has->name != NULL && (size_t)length < size; has++, first = false)
+            length += snprintf(text + length, size - (size_t)length, "%s%s", first ? ": it takes " : ", ", has->name);
+        return;
+    }
+    bool none = (param->rules & TM_API_OR_NONE) != 0;
+    int from = (param->rules & TM_API_FROM_ONE) != 0;
+    const char *must = (param->rules & TM_API_MUST) != 0 ? "must be given, " : "must be ";
+    if (param->max == INT64_MAX)
+        (void)snprintf(text, size, "%s %sa whole number, %d or more", param->name, must, from);
+    else
+        (void)snprintf(text, size, "%s %sa whole number from %d to %" PRId64 "%s", param->name, must, from, param->max,
+                       none ? ", or none" : "");
+}
+
 void tm_api__refuse_request(const struct tm_http_request *request, int found, const struct tm_api_asked *asked,
                             struct tm_text *out)
 {
     char text[160];
     char allow[64] = "";
     if (found == 404) {
-        (void)snprintf(text, sizeof text, "not found; /v1/openapi.json says what there is, /v1/status for example");
+        (void)snprintf(text, sizeof text, "not found; /v1/openapi.json says what there is");
     } else if (found == 405) {
-        (void)snprintf(text, sizeof text, "%s it", asked->route->method);
-        (void)snprintf(allow, sizeof allow, "Allow: %s\r\n", asked->route->method);
+        (void)snprintf(text, sizeof text, "%s it", asked->allow);
+        (void)snprintf(allow, sizeof allow, "Allow: %s\r\n", asked->allow);
     } else {
-        const struct tm_api_param *param = &asked->route->params[asked->params[0]];
-        if (param->max == INT64_MAX)
-            (void)snprintf(text, sizeof text, "%s must be a whole number, 0 or more", param->name);
-        else
-            (void)snprintf(text, sizeof text, "%s must be a whole number from 0 to %" PRId64, param->name, param->max);
+        say_wrong(asked, text, sizeof text);
     }
     tm_api__refuse(request, found, allow, text, out);
 }
@@ -77,6 +94,7 @@ static int64_t stream(struct tm_api_source *source, const struct tm_api_asked *a
         cursor[0] = tm_api__stream_begin(asked, request->head);
         tm_api__stream_head(out);
         before = out->length;
+        if (cursor[0] > source->tap->sequence) tm_api__stream_again(cursor, out); /* of a run that was here before */
     }
     next.params[0] = (int64_t)cursor[0]; /* after */
     next.params[2] = 0;                  /* wait */

@@ -19,7 +19,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Names of the form worker-N.log; the first ones by number. */
+/* Names of the form worker-N.log; the newest ones, which have the largest numbers. */
 static int take_name(void *context, const char *name, struct tm_error *e)
 {
     static const char prefix[] = "worker-";
@@ -34,7 +34,7 @@ static int take_name(void *context, const char *name, struct tm_error *e)
         all->instances[all->count++] = instance;
     } else {
         qsort(all->instances, all->count, sizeof all->instances[0], by_number);
-        if (instance < all->instances[INSTANCES_MAX - 1]) all->instances[INSTANCES_MAX - 1] = instance;
+        if (instance > all->instances[0]) all->instances[0] = instance;
     }
     return 0;
 }

@@ -278,8 +278,14 @@ bool tm_api__wants_stream(const struct tm_api_asked *asked, const struct tm_http
 {
     static const char type[] = "text/event-stream";
     struct tm_slice accept = tm_http_header(head, "accept");
-    return asked->route->streams && accept.at != NULL &&
+    return asked->route->streams && tm_slice_is(head->method, "GET") && accept.at != NULL &&
            memmem(accept.at, accept.length, type, sizeof type - 1) != NULL;
+}
+
+void tm_api__stream_again(uint64_t *last, struct tm_text *out)
+{
+    *last = 0;
+    tm_text_puts(out, "event: again\ndata: {}\n\n");
 }
 
 uint64_t tm_api__stream_begin(const struct tm_api_asked *asked, const struct tm_http_head *head)
@@ -320,6 +326,14 @@ static bool is_ours(struct tm_slice host, const struct tm_api_place *place)
     for (size_t i = 0; place != NULL && i < place->name_count; i++)
         if (is_host(host, place->names[i])) return true;
     return place != NULL && place->open && is_address(host);
+}
+
+bool tm_api__is_visit(const struct tm_http_head *head, const struct tm_api_place *place)
+{
+    struct tm_slice host = tm_http_header(head, "host");
+    return host.at != NULL && is_ours(host, place) && tm_http_header(head, "origin").at == NULL &&
+           tm_slice_is(tm_http_header(head, "sec-fetch-mode"), "navigate") &&
+           tm_slice_is(tm_http_header(head, "sec-fetch-dest"), "document");
 }
 
 bool tm_api__is_ours(const struct tm_http_head *head, const struct tm_api_place *place)

@@ -47,6 +47,8 @@ void tm_api__stream_head(struct tm_text *out);
 bool tm_api__wants_stream(const struct tm_api_asked *asked, const struct tm_http_head *head);
 /* Where it begins: Last-Event-ID, else the parameter after. */
 uint64_t tm_api__stream_begin(const struct tm_api_asked *asked, const struct tm_http_head *head);
+/* From its first event: whoever looks is to forget what he has. */
+void tm_api__stream_again(uint64_t *last, struct tm_text *out);
 
 /* ---- who may ask ---- */
 
@@ -61,6 +63,8 @@ struct tm_api_place {
 /* Host must be this machine's loopback or a name of `place` (NULL: none), whatever its port: a name that an attacker
  * made point to us is another. Origin, where it is given, must be that host, and Sec-Fetch-Site not another site. */
 bool tm_api__is_ours(const struct tm_http_head *head, const struct tm_api_place *place);
+/* Is it a link to our page that was clicked on another one? Only the page itself is shown for it. */
+bool tm_api__is_visit(const struct tm_http_head *head, const struct tm_api_place *place);
 /* The bearer token; length 0: none. */
 struct tm_slice tm_api__bearer(const struct tm_http_head *head);
 

@@ -3,51 +3,56 @@
 #include "base/number.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct tm_api_param event_params[] = {
-    {"after", INT64_MAX, 0, "Only events with a number above it. A stream that is resumed says Last-Event-ID instead."},
-    {"limit", 10000, 1000, "At most so many. Ask again with the last number as after."},
-    {"wait", 60, 0, "Where there is none yet: hold the request up to so many seconds until there is one."},
-    {"status", 1, 0, "Of a stream, 1: also the status, as events named status, at most one a second."},
-    {"brief", 1, 0,
-     "1: of each only its number, time, kind and words, and of orders to rent and copies what they are."},
-    {NULL, 0, 0, NULL},
+    {"after", INT64_MAX, 0, "Only events with a number above it. A stream that is resumed says Last-Event-ID instead.",
+     0},
+    {"limit", 10000, 1000, "At most so many. Ask again with the last number as after.", TM_API_FROM_ONE},
+    {"wait", 60, 0, "Where there is none yet: hold the request up to so many seconds until there is one.", 0},
+    {"status", 1, 0, "Of a stream, 1: also the status, as events named status, at most one a second.", 0},
+    {"brief", 1, 0, "1: of each only its number, time, kind and words, and of orders to rent and copies what they are.",
+     0},
+    {NULL, 0, 0, NULL, 0},
 };
 static const struct tm_api_param history_params[] = {
-    {"points", 4000, 400, "At most so many points a curve."},
-    {NULL, 0, 0, NULL},
+    {"points", 4000, 400, "At most so many points a curve.", 0},
+    {NULL, 0, 0, NULL, 0},
 };
 static const struct tm_api_param log_params[] = {
-    {"instance", INT64_MAX, 0, "Only the output of this instance's worker; 0: all that have written something."},
-    {"last", 5000, 200, "Only so many lines of each, the last ones."},
-    {NULL, 0, 0, NULL},
+    {"instance", INT64_MAX, 0, "Only the output of this instance's worker; 0: all that have written something.", 0},
+    {"last", 5000, 200, "Only so many lines of each, the last ones.", 0},
+    {NULL, 0, 0, NULL, 0},
 };
 static const struct tm_api_param stop_params[] = {
-    {"now", 1, 0, "1: at once, without a copy of the last step."},
-    {NULL, 0, 0, NULL},
+    {"now", 1, 0, "1: at once, without a copy of the last step.", 0},
+    {NULL, 0, 0, NULL, 0},
 };
 static const struct tm_api_param deadline_params[] = {
-    {"seconds", 1LL << 40, 0, "Of the whole job, from its start, in the cloud's time; 0: none."},
-    {NULL, 0, 0, NULL},
+    {"seconds", 1LL << 40, 0,
+     "Of the whole job, from its start, in the cloud's time; none, or 0: it has none from now on.",
+     TM_API_MUST | TM_API_OR_NONE},
+    {NULL, 0, 0, NULL, 0},
 };
 static const struct tm_api_param budget_params[] = {
-    {"cents", 1LL << 40, 0, "Of the whole job, in hundredths of a dollar; 0: none."},
-    {NULL, 0, 0, NULL},
+    {"cents", 1LL << 40, 0, "Of the whole job, in hundredths of a dollar; none, or 0: it has none from now on.",
+     TM_API_MUST | TM_API_OR_NONE},
+    {NULL, 0, 0, NULL, 0},
 };
 static const struct tm_api_param drain_params[] = {
-    {"instance", INT64_MAX, 0, "Its number, as the status has it."},
-    {NULL, 0, 0, NULL},
+    {"instance", INT64_MAX, 0, "Its number, as the status has it.", TM_API_MUST | TM_API_FROM_ONE},
+    {NULL, 0, 0, NULL, 0},
 };
 static const struct tm_api_param page_params[] = {
-    {"after", INT64_MAX, 0, "Leave out so many."},
-    {"limit", 500, 100, "At most so many; next is null on the last page, else what to give as after."},
-    {NULL, 0, 0, NULL},
+    {"after", INT64_MAX, 0, "Leave out so many.", 0},
+    {"limit", 500, 100, "At most so many; next is null on the last page, else what to give as after.", TM_API_FROM_ONE},
+    {NULL, 0, 0, NULL, 0},
 };
 
 static const struct tm_api_param plan_params[] = {
-    {"pareto", 1, 0, "1: the trade-off between cost and time (--objective pareto)."},
-    {NULL, 0, 0, NULL},
+    {"pareto", 1, 0, "1: the trade-off between cost and time (--objective pareto).", 0},
+    {NULL, 0, 0, NULL, 0},
 };
 
 #define JSON      "application/json"
@@ -62,7 +67,8 @@ const struct tm_api_route tm_api__routes[] = {
      event_params, NULL, 200, "application/x-ndjson", NULL, true},
     {"GET", "/v1/history", TM_API_HISTORY, OF_RUNS, TM_API_WATCH,
      "The run over time, in seconds of real time: progress, fleet, pools, layouts, cost, pauses, instances.",
-     history_params, NULL, 200, JSON, "job wall_s sequence progress fleet pools layouts bill pauses instances", false},
+     history_params, NULL, 200, JSON,
+     "job wall_s sequence progress fleet pools layouts bill pauses instances forecasts", false},
     {"GET", "/v1/logs", TM_API_LOGS, OF_RUNS, TM_API_WATCH, "What workers printed: as tidemill logs --json.",
      log_params, NULL, 200, JSON, "instances", false},
     {"GET", "/v1/prediction", TM_API_PREDICTION, OF_RUNS, TM_API_WATCH,
@@ -134,19 +140,55 @@ static bool has_path(const struct tm_api_route *route, bool dashboard, struct tm
     return tm_slice_is(rest, route->path + strlen("/v1"));
 }
 
+static bool has_param(const struct tm_api_route *route, struct tm_slice name)
+{
+    for (const struct tm_api_param *param = route->params; param != NULL && param->name != NULL; param++)
+        if (tm_slice_is(name, param->name)) return true;
+    return false;
+}
+
+/* What is misspelt must not pass for what was left out. */
+static bool has_unknown(struct tm_slice target, struct tm_api_asked *out)
+{
+    const char *end = target.at + target.length;
+    const char *at = memchr(target.at, '?', target.length);
+    while (at != NULL && at < end) {
+        at++;
+        const char *next = memchr(at, '&', (size_t)(end - at));
+        size_t length = (size_t)((next != NULL ? next : end) - at);
+        const char *equals = memchr(at, '=', length);
+        struct tm_slice name = {.at = at, .length = equals != NULL ? (size_t)(equals - at) : length};
+        if (length > 0 && !has_param(out->route, name)) {
+            out->unknown = name;
+            return true;
+        }
+        at = next;
+    }
+    return false;
+}
+
+static bool read_param(const struct tm_api_param *param, struct tm_slice given, int64_t *out)
+{
+    *out = param->usual;
+    if (given.at == NULL) return (param->rules & TM_API_MUST) == 0;
+    if ((param->rules & TM_API_OR_NONE) != 0 && tm_slice_is(given, "none")) {
+        *out = 0;
+        return true;
+    }
+    return tm_number_i64(given.at, given.length, out) && *out >= ((param->rules & TM_API_FROM_ONE) != 0) &&
+           *out <= param->max;
+}
+
 static int read_params(const struct tm_http_head *head, struct tm_api_asked *out)
 {
     const struct tm_api_param *params = out->route->params;
+    if (has_unknown(head->target, out)) return 400;
     for (size_t i = 0; params != NULL && params[i].name != NULL; i++) {
-        struct tm_slice given = tm_http_query(head->target, params[i].name);
-        int64_t value = params[i].usual;
         assert(i < TM_API_PARAMS_MAX);
-        if (given.at != NULL &&
-            (!tm_number_i64(given.at, given.length, &value) || value < 0 || value > params[i].max)) {
-            out->params[0] = (int64_t)i;
+        if (!read_param(&params[i], tm_http_query(head->target, params[i].name), &out->params[i])) {
+            out->wrong = &params[i];
             return 400;
         }
-        out->params[i] = value;
     }
     return 0;
 }
@@ -159,6 +201,8 @@ int tm_api__find(const struct tm_http_head *head, bool dashboard, struct tm_api_
     *out = (struct tm_api_asked){.route = NULL};
     for (const struct tm_api_route *route = tm_api__routes; route->method != NULL; route++) {
         if (!has_path(route, dashboard, path, &job)) continue;
+        size_t used = strlen(out->allow);
+        (void)snprintf(out->allow + used, sizeof out->allow - used, "%s%s", used > 0 ? ", " : "", route->method);
         out->route = route;
         out->job = job;
         if (tm_slice_is(head->method, route->method) || (headless && strcmp(route->method, "GET") == 0))
@@ -178,6 +222,24 @@ int64_t tm_api__param(const struct tm_api_asked *asked, const char *name)
 
 /* ---- OpenAPI ---- */
 
+/* A number, or the word. */
+static void describe_param(const struct tm_api_param *param, struct tm_jsonout *json)
+{
+    bool word = (param->rules & TM_API_OR_NONE) != 0;
+    if (word) {
+        tm_jsonout_list(json, "type");
+        tm_jsonout_string(json, NULL, "integer");
+        tm_jsonout_string(json, NULL, "string");
+        tm_jsonout_end(json);
+        tm_jsonout_string(json, "pattern", "^none$");
+    } else {
+        tm_jsonout_string(json, "type", "integer");
+    }
+    tm_jsonout_integer(json, "minimum", (param->rules & TM_API_FROM_ONE) != 0);
+    tm_jsonout_integer(json, "maximum", param->max);
+    if ((param->rules & TM_API_MUST) == 0) tm_jsonout_integer(json, "default", param->usual);
+}
+
 static void describe_params(const struct tm_api_route *route, bool dashboard, struct tm_jsonout *json)
 {
     tm_jsonout_list(json, "parameters");
@@ -196,12 +258,10 @@ static void describe_params(const struct tm_api_route *route, bool dashboard, st
         tm_jsonout_object(json, NULL);
         tm_jsonout_string(json, "name", param->name);
         tm_jsonout_string(json, "in", "query");
+        if ((param->rules & TM_API_MUST) != 0) tm_jsonout_bool(json, "required", true);
         tm_jsonout_string(json, "description", param->help);
         tm_jsonout_object(json, "schema");
-        tm_jsonout_string(json, "type", "integer");
-        tm_jsonout_integer(json, "minimum", 0);
-        tm_jsonout_integer(json, "maximum", param->max);
-        tm_jsonout_integer(json, "default", param->usual);
+        describe_param(param, json);
         tm_jsonout_end(json);
         tm_jsonout_end(json);
     }
@@ -261,7 +321,7 @@ static void describe_answers(const struct tm_api_route *route, bool dashboard, s
     if (route->streams) describe_content("text/event-stream", NULL, json);
     tm_jsonout_end(json);
     tm_jsonout_end(json);
-    if (route->params != NULL || route->body != NULL) describe_error("400", "A parameter or the body is wrong.", json);
+    describe_error("400", "A parameter is wrong, is missing or is not known, or the body is wrong.", json);
     describe_error("401", "No token, or a wrong one.", json);
     describe_error("403", "The scope, or where the request comes from, does not allow it.", json);
     if (dashboard && (route->of & TM_API_OF_JOB) != 0)

@@ -38,12 +38,16 @@ enum { TM_API_OF_RUN = 1, TM_API_OF_JOB = 2, TM_API_OF_DASHBOARD = 4 };
 /* What whoever asks must be allowed. */
 enum tm_api_scope { TM_API_FOR_ALL, TM_API_WATCH, TM_API_STEER };
 
+/* Of a parameter; bits: it must be given; "none" is said for 0; it is 1 at least. */
+enum { TM_API_MUST = 1, TM_API_OR_NONE = 2, TM_API_FROM_ONE = 4 };
+
 /* A whole number in the query. */
 struct tm_api_param {
     const char *name; /* NULL ends the list */
     int64_t max;      /* from 0 */
     int64_t usual;
     const char *help;
+    int rules;
 };
 
 struct tm_api_route {
@@ -70,10 +74,13 @@ struct tm_api_asked {
     const struct tm_api_route *route;
     struct tm_slice job;               /* of a dashboard: as it stands in the path */
     int64_t params[TM_API_PARAMS_MAX]; /* in the order of the route's */
+    const struct tm_api_param *wrong;  /* 400: this one ... */
+    struct tm_slice unknown;           /* ... or one of this name, which the route does not have */
+    char allow[48];                    /* methods that the path has: "GET, POST" */
 };
 
-/* Finds the route. 0; 404; 405, with *out->route one that has the path; 400: a parameter is wrong, and which is in
- * out->params[0] as its index. */
+/* Finds the route. 0; 404; 405, with *out->route one that has the path; 400: a parameter is wrong, is
+ * missing, or is none of the route's. */
 int tm_api__find(const struct tm_http_head *head, bool dashboard, struct tm_api_asked *out);
 /* The parameter of that name. The route must have it. */
 int64_t tm_api__param(const struct tm_api_asked *asked, const char *name);

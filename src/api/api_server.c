@@ -94,7 +94,13 @@ static void serve(void *context, struct tm_run_tap *tap)
     server->source.tap = NULL;
 }
 
+static size_t watch(void *context, int *handles, size_t max, int64_t *out_wait_ms)
+{
+    const struct tm_api_server *server = context;
+    return tm_http_server_watch(server->http, handles, max, out_wait_ms);
+}
+
 struct tm_run_hook tm_api_server_hook(struct tm_api_server *server)
 {
-    return (struct tm_run_hook){.context = server, .serve = serve};
+    return (struct tm_run_hook){.context = server, .serve = serve, .watch = watch};
 }

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -66,13 +67,20 @@ static void refuse_away(const struct asking *a, struct tm_api_content *out)
     tm_api__content_refuse(out, 503, "the coordinator does not answer; training continues without it for a while");
 }
 
+static int64_t ask_record(const struct asking *a, struct tm_api_content *out)
+{
+    (void)a->job->tap.status(&a->job->tap); /* its last number */
+    tm_api__produce(&a->job->source, &a->asked, a->request->waited, out);
+    return out->hold_ms;
+}
+
 /* As its coordinator answers; what is written here is told from here, so that nobody waits for a coordinator. */
 static int64_t ask_live(const struct asking *a, struct tm_api_content *out)
 {
     char target[200];
     enum tm_api_what what = a->asked.route->what;
     bool steers = a->asked.route->scope == TM_API_STEER;
-    if (a->job->remote == NULL && (what == TM_API_LOGS || what == TM_API_PREDICTION)) {
+    if (a->job->remote == NULL && a->job->away == NULL && (what == TM_API_LOGS || what == TM_API_PREDICTION)) {
         tm_api__produce(&a->job->source, &a->asked, true, out);
         return 0;
     }
@@ -89,6 +97,7 @@ static int64_t ask_live(const struct asking *a, struct tm_api_content *out)
     const struct tm_fetch *fetch = tm_dashboard__fetch(a->d, a->job, steers ? "POST" : "GET", target, age_ms);
     bool patient = (uint64_t)a->request->now_ms < a->request->cursor[0];
     if (fetch == NULL && patient) return SOON_MS;
+    if (fetch != NULL && fetch->status == 0 && a->job->away != NULL && !steers) return ask_record(a, out);
     if (fetch == NULL || fetch->status == 0) {
         refuse_away(a, out);
         return 0;
@@ -103,12 +112,53 @@ static int64_t ask_job(const struct asking *a, struct tm_api_content *out)
 {
     assert(a->job != NULL); /* its routes have one in their path */
     if (tm_dashboard__is_live(a->d, a->job)) return ask_live(a, out);
-    (void)a->job->tap.status(&a->job->tap); /* its last number */
-    tm_api__produce(&a->job->source, &a->asked, a->request->waited, out);
-    return out->hold_ms;
+    if (a->job->away != NULL && a->job->owned && a->asked.route->scope == TM_API_STEER) {
+        tm_api__content_refuse(out, 503, "its coordinator, on another machine, is not reached from here");
+        return 0;
+    }
+    return ask_record(a, out);
 }
 
-/* ---- streams: the cursor is the last event told, when the status was, and whether it was said to be away ---- */
+/* ---- streams: the cursor is the last event told, when the status was, whether it was said to be away, when the run
+ * began whose events are told (0: not known yet), and when the stream did ---- */
+
+static int64_t number_in(const struct tm_text *document, const char *key)
+{
+    const char *at = strstr(tm_text_string(document), key);
+    return at == NULL ? 0 : strtoll(at + strlen(key), NULL, 10);
+}
+
+/* When the run began, and its last number; false: not known now. A word from before the stream began says too little:
+ * whoever comes back may know more. */
+static bool look_at_run(const struct asking *a, bool live, uint64_t *out_begun, uint64_t *out_last)
+{
+    const uint64_t *cursor = a->request->cursor;
+    if (!live) {
+        const struct tm_run_status *status = a->job->tap.status(&a->job->tap);
+        if (status == NULL) return false;
+        *out_begun = (uint64_t)status->begun_utc_ms;
+        *out_last = status->sequence;
+        return true;
+    }
+    bool doubted = cursor[3] == 0 && cursor[0] > 0;
+    int64_t age_ms = doubted ? a->request->now_ms - (int64_t)cursor[4] : BEAT_MS;
+    const struct tm_fetch *fetch = tm_dashboard__fetch(a->d, a->job, "GET", "/v1/status", age_ms);
+    if (fetch == NULL || fetch->status != 200 || (doubted && fetch->asked_ms < (int64_t)cursor[4])) return false;
+    *out_begun = (uint64_t)number_in(&fetch->body, "\n  \"begun_utc_ms\": ");
+    *out_last = (uint64_t)number_in(&fetch->body, "\n  \"sequence\": ");
+    return *out_begun > 0;
+}
+
+/* Another run in the same place (run --again) has other events: whoever looks is to forget those that he has. */
+static void begin_anew(const struct asking *a, bool live)
+{
+    uint64_t *cursor = a->request->cursor;
+    uint64_t begun = 0, last = 0;
+    if (!look_at_run(a, live, &begun, &last)) return;
+    bool other = cursor[3] != 0 ? begun != cursor[3] : cursor[0] > last;
+    cursor[3] = begun;
+    if (other) tm_api__stream_again(&cursor[0], a->out);
+}
 
 static bool stream_events(const struct asking *a, bool live)
 {
@@ -172,9 +222,11 @@ static int64_t stream(const struct asking *a)
     bool statuses = tm_api__param(&a->asked, "status") == 1;
     if (!a->request->streaming) {
         cursor[0] = tm_api__stream_begin(&a->asked, a->request->head);
+        cursor[4] = (uint64_t)a->request->now_ms;
         tm_api__stream_head(a->out);
         before = a->out->length;
     }
+    begin_anew(a, live);
     if (live && cursor[1] == UINT64_MAX) cursor[1] = 0;
     bool more = stream_events(a, live);
     int64_t since_ms =
@@ -229,6 +281,10 @@ static int64_t ask_program(const struct asking *a, struct tm_api_content *out)
         bool is_report = a->asked.route->what == TM_API_REPORT;
         if (a->request->body.length == 0) {
             tm_api__content_refuse(out, 400, "the body must be a job file");
+            return 0;
+        }
+        if (tm_dashboard__check_body(a->d, a->request->body, &e) != 0) {
+            tm_api__content_refuse(out, 422, e.text);
             return 0;
         }
         cursor[0] = tm_dashboard__start(a->d,
@@ -352,11 +408,14 @@ int64_t tm_dashboard__answer(void *context, const struct tm_http_request *reques
     struct tm_slice path = tm_http_path(request->head->target);
     bool host = tm_http_header(request->head, "host").at != NULL;
     if (is_too_much(&a)) return 0;
-    if (!host || !tm_api__is_ours(request->head, &a.d->place)) {
+    bool file = path.length < 3 || memcmp(path.at, "/v1", 3) != 0;
+    bool ours = tm_api__is_ours(request->head, &a.d->place) ||
+                (file && tm_api__is_visit(request->head, &a.d->place)); /* a link on another page was clicked */
+    if (!host || !ours) {
         tm_api__refuse(request, 403, "", "the dashboard answers its own page, by its own names", out);
         return 0;
     }
-    if (path.length < 3 || memcmp(path.at, "/v1", 3) != 0) {
+    if (file) {
         answer_file(a.d, request, out);
         return 0;
     }
@@ -371,6 +430,7 @@ int64_t tm_dashboard__answer(void *context, const struct tm_http_request *reques
         if (a.job == NULL) refused = 404;
         why = "there is no such job; /v1/jobs lists them";
     }
+    if ((refused != 0 || found != 0) && request->streaming) return 0; /* the run has gone: the stream ends */
     if (refused != 0 || found != 0) {
         if (refused != 0)
             tm_api__refuse(request, refused, refused == 401 ? "WWW-Authenticate: Bearer\r\n" : "", why, out);

@@ -58,7 +58,8 @@ uint64_t tm_dashboard__start(struct tm_dashboard *d, const char *const *words, b
     if (report) argv[count++] = child->report;
     argv[count++] = child->input;
     argv[count] = NULL;
-    struct tm_process_options options = {.argv = argv, .group = true, .output = child->output};
+    struct tm_process_options options = {
+        .argv = argv, .group = true, .folder = d->options.root, .output = child->output};
     int rc = d->env->file_write_private(d->env, child->input, input.at, input.length, e);
     if (rc == 0) rc = d->env->process_start_with(d->env, &options, &child->pid, e);
     if (rc != 0) {

@@ -11,7 +11,15 @@ static void finish(struct tm_dashboard *d, struct tm_fetch *fetch, int status)
     fetch->status = status;
     fetch->changed_ms = tm_dashboard__now_ms(d);
     tm_http_call_hang_up(&fetch->call);
+    if (fetch->job->away != NULL) tm_dashboard__away_answered(d, fetch->job, status != 0);
     d->version++;
+}
+
+void tm_dashboard__hang_up(struct tm_dashboard *d, const struct tm_dashboard_job *job)
+{
+    for (size_t i = 0; i < TM_DASHBOARD_FETCHES; i++)
+        if (d->fetches[i].job == job && d->fetches[i].state == TM_FETCH_ASKING && d->fetches[i].call.handle >= 0)
+            finish(d, &d->fetches[i], 0);
 }
 
 static bool begin_remote(struct tm_fetch *fetch)
@@ -30,6 +38,7 @@ static bool begin_remote(struct tm_fetch *fetch)
 static bool begin(struct tm_dashboard *d, struct tm_fetch *fetch)
 {
     if (fetch->job->remote != NULL) return begin_remote(fetch);
+    if (fetch->job->away != NULL) return tm_dashboard__away_begin(d, fetch);
     char text[TM_ADDRESS_MAX + 80];
     if (tm_state_read(d->env, fetch->job->dir, TM_STATE_API, text, sizeof text, NULL) != 0) return false;
     char *space = strchr(text, ' ');
@@ -45,7 +54,7 @@ static bool begin(struct tm_dashboard *d, struct tm_fetch *fetch)
 static void ask(struct tm_dashboard *d, struct tm_fetch *fetch)
 {
     fetch->state = TM_FETCH_ASKING;
-    fetch->changed_ms = tm_dashboard__now_ms(d);
+    fetch->changed_ms = fetch->asked_ms = tm_dashboard__now_ms(d);
     fetch->until_ms = fetch->changed_ms + (strstr(fetch->target, "wait=") != NULL ? LONGEST_MS : ANSWER_MS);
     tm_text_clear(&fetch->body);
     if (!begin(d, fetch)) finish(d, fetch, 0);

@@ -6,6 +6,7 @@
 #include "api/api_answer.h"
 #include "api/dashboard.h"
 #include "base/http_call.h"
+#include "run/run_home.h"
 #include "run/state_folder.h"
 #include "wire/tls_net.h"
 #include "wire/tls_page.h"
@@ -42,14 +43,27 @@ struct tm_dashboard_summary {
     int64_t begun_utc_ms, utc_ms;
 };
 
+/* A run that another machine has, whose bucket is known here (dashboard_away.c). */
+struct tm_dashboard_away {
+    int pid;            /* of the program that asks its bucket; 0: none does */
+    int64_t until_ms;   /* it may take so long */
+    int64_t looked_ms;  /* when it was last asked; -1: never */
+    bool silent;        /* its coordinator did not answer: its books are shown */
+    int64_t silent_ms;  /* since then */
+    struct tm_tls *tls; /* of its coordinator; NULL: not spoken with so far */
+    struct tm_tls_net *net;
+    uint8_t fingerprint[TM_TLS_FINGERPRINT_BYTES];
+};
+
 struct tm_dashboard_job {
     char name[TM_API_JOB_NAME_MAX];
     char dir[TM_STATE_PATH_MAX];
-    struct tm_dashboard_remote *remote; /* another machine's; NULL: of this one */
-    char remote_name[TM_API_JOB_NAME_MAX];
-    bool elsewhere; /* given by option: it stays, whatever the folder of all runs has */
-    bool seen;      /* in the last search */
-    bool owned;     /* a living program runs it */
+    struct tm_dashboard_remote *remote;    /* another machine's; NULL: of this one */
+    struct tm_dashboard_away *away;        /* NULL: it is run here, or was */
+    char remote_name[TM_API_JOB_NAME_MAX]; /* what it is called there */
+    bool elsewhere;                        /* given by option: it stays, whatever the folder of all runs has */
+    bool seen;                             /* in the last search */
+    bool owned;                            /* a living program runs it */
     int64_t looked_ms;
     struct tm_dashboard_summary summary;
     struct tm_run_tap tap;       /* of its record */
@@ -79,6 +93,7 @@ struct tm_fetch {
     struct tm_text body;
     int status;         /* of the answer; 0: there was none */
     int64_t until_ms;   /* ASKING */
+    int64_t asked_ms;   /* when it was asked last */
     int64_t changed_ms; /* when it was begun, or when it came */
     int64_t used_ms;
 };
@@ -144,6 +159,15 @@ void tm_dashboard__search_remotes(struct tm_dashboard *d);
 /* What is asked of a remote's dashboard where `target` is asked of a run. */
 void tm_dashboard__remote_target(const struct tm_dashboard_job *job, const char *target, struct tm_text *out);
 
+/* dashboard_away.c */
+/* Is it run, as far as is known here? Never waits: its bucket is asked now and then by a program. `out_news`: the
+ * folder may have something new. */
+bool tm_dashboard__away_look(struct tm_dashboard *d, struct tm_dashboard_job *job, bool *out_news);
+/* Asks its coordinator; false: it cannot be. */
+bool tm_dashboard__away_begin(struct tm_dashboard *d, struct tm_fetch *fetch);
+void tm_dashboard__away_answered(struct tm_dashboard *d, struct tm_dashboard_job *job, bool answered);
+void tm_dashboard__away_forget(struct tm_dashboard *d, struct tm_dashboard_job *job);
+
 /* dashboard_guard.c */
 /* 0: it may ask; else after how many ms. */
 int64_t tm_dashboard__admit(struct tm_dashboard_guard *guard, const char *peer, int64_t now_ms);
@@ -156,7 +180,12 @@ void tm_dashboard__right_token(struct tm_dashboard_guard *guard, const char *pee
 const struct tm_fetch *tm_dashboard__fetch(struct tm_dashboard *d, struct tm_dashboard_job *job, const char *method,
                                            const char *target, int64_t age_ms);
 void tm_dashboard__step_fetches(struct tm_dashboard *d);
+void tm_dashboard__hang_up(struct tm_dashboard *d, const struct tm_dashboard_job *job); /* no answer to what is asked */
 void tm_dashboard__forget_fetches(struct tm_dashboard *d, const struct tm_dashboard_job *job); /* NULL: all */
+
+/* dashboard_body.c */
+/* -TM_EINPUT: the job file names a file of this machine. */
+int tm_dashboard__check_body(const struct tm_dashboard *d, struct tm_slice body, struct tm_error *e);
 
 /* dashboard_child.c */
 /* Starts tidemill with a job file for its input; `report`: its answer is the page of --report. The number of the child,

@@ -59,6 +59,7 @@ static int tap_steer(struct tm_run_tap *tap, const struct tm_steer_order *order,
 static void destroy_job(struct tm_dashboard *d, struct tm_dashboard_job *job)
 {
     tm_dashboard__forget_fetches(d, job);
+    tm_dashboard__away_forget(d, job);
     drop_record(job);
     tm_free(job);
 }
@@ -75,7 +76,7 @@ static bool is_run(struct tm_env *env, const char *dir)
     char path[TM_STATE_PATH_MAX];
     if (tm_state_check(dir, NULL) != 0) return false;
     tm_state_path(dir, TM_STATE_RECORD, path);
-    return env->file_exists(env, path);
+    return env->file_exists(env, path) || tm_run_is_away(env, dir);
 }
 
 /* Where memory is out it is not listed: the next search finds it. */
@@ -183,27 +184,49 @@ struct tm_dashboard_job *tm_dashboard__job(struct tm_dashboard *d, struct tm_sli
             c = (char)(hex_of(name.at[i + 1]) * 16 + hex_of(name.at[i + 2]));
             i += 2;
         }
+        if (c == '\0') return NULL;
         text[length++] = c;
     }
     text[length] = '\0';
     return tm_dashboard__find(d, text);
 }
 
+/* Of one that another machine has nobody is asked here. `out_news`: what was read of it may be old. */
+static bool is_owned(struct tm_dashboard *d, struct tm_dashboard_job *job, bool *out_news)
+{
+    *out_news = false;
+    if (tm_run_is_away(d->env, job->dir)) return tm_dashboard__away_look(d, job, out_news);
+    if (job->away != NULL) { /* it is run here now */
+        tm_dashboard__forget_fetches(d, job);
+        tm_dashboard__away_forget(d, job);
+        *out_news = true;
+    }
+    return tm_run_is_owned(d->env, job->dir);
+}
+
+static bool answers(const struct tm_dashboard_job *job)
+{
+    return job->owned && (job->away == NULL || !job->away->silent);
+}
+
 /* Once it goes on or has ended, what was known is of another time. */
 bool tm_dashboard__is_live(struct tm_dashboard *d, struct tm_dashboard_job *job)
 {
     int64_t now_ms = tm_dashboard__now_ms(d);
+    bool news = false;
     if (job->remote != NULL) return true; /* there somebody answers for it, whether it goes on or not */
-    if (job->looked_ms >= 0 && now_ms - job->looked_ms < LOOK_MS) return job->owned;
-    bool owned = tm_run_is_owned(d->env, job->dir);
+    if (job->looked_ms >= 0 && now_ms - job->looked_ms < LOOK_MS) return answers(job);
+    bool owned = is_owned(d, job, &news);
     if (owned != job->owned || job->looked_ms < 0) {
         tm_dashboard__forget_fetches(d, job);
-        drop_record(job);
-        d->version++;
+        if (job->away != NULL) job->away->silent = false;
+        news = true;
     }
+    if (news) drop_record(job);
+    if (news) d->version++;
     job->owned = owned;
     job->looked_ms = now_ms;
-    return owned;
+    return answers(job);
 }
 
 /* ---- the list ---- */
@@ -232,6 +255,12 @@ static void summarize(const struct tm_run_status *s, bool live, struct tm_dashbo
                                          .utc_ms = s->utc_ms};
 }
 
+static void summarize_record(struct tm_dashboard_job *job)
+{
+    const struct tm_run_status *own = tap_status(&job->tap);
+    if (own != NULL) summarize(own, false, &job->summary);
+}
+
 /* False: wait for it. */
 static bool look_at(struct tm_dashboard *d, struct tm_dashboard_job *job, size_t *records)
 {
@@ -239,12 +268,12 @@ static bool look_at(struct tm_dashboard *d, struct tm_dashboard_job *job, size_t
     if (!tm_dashboard__is_live(d, job)) {
         if (job->summary.known && !job->summary.live) return true;
         if ((*records)++ >= RECORDS_AT_ONCE) return false;
-        const struct tm_run_status *own = tap_status(&job->tap);
-        if (own != NULL) summarize(own, false, &job->summary);
+        summarize_record(job);
         return true;
     }
     const struct tm_fetch *fetch = tm_dashboard__fetch(d, job, "GET", "/v1/status", STATUS_AGE_MS);
     if (fetch == NULL) return false;
+    if (fetch->status == 0 && job->away != NULL) summarize_record(job);
     if (fetch->status == 200 &&
         tm_run_status_read("status", tm_text_string(&fetch->body), fetch->body.length, &status, NULL) == 0) {
         summarize(&status, job->remote == NULL || status.live, &job->summary);

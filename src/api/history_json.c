@@ -92,6 +92,20 @@ static void write_pools(const struct tm_run_history *h, size_t max, struct tm_js
     tm_jsonout_end(json);
 }
 
+static void write_forecasts(const struct tm_run_history *h, struct tm_jsonout *json)
+{
+    tm_jsonout_list(json, "forecasts"); /* [time_s, step, low_s, high_s]: when it would be done, in the run's time */
+    for (size_t i = 0; i < h->forecast_count; i++) {
+        tm_jsonout_list(json, NULL);
+        tm_jsonout_number(json, NULL, h->forecasts[i].time_s);
+        tm_jsonout_integer(json, NULL, (int64_t)h->forecasts[i].step);
+        tm_jsonout_number(json, NULL, h->forecasts[i].low_s);
+        tm_jsonout_number(json, NULL, h->forecasts[i].high_s);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+}
+
 static size_t first_shown(size_t count)
 {
     return count > THINGS_MAX ? count - THINGS_MAX : 0;
@@ -163,6 +177,7 @@ void tm_history__write(const struct tm_run_history *h, size_t points_max, struct
     write_pools(h, points_max, json);
     write_layouts(h, json);
     write_bill(h, points_max, json);
+    write_forecasts(h, json);
     write_pauses(h, json);
     write_instances(h, json);
     tm_jsonout_end(json);

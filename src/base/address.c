@@ -113,3 +113,35 @@ bool tm_host_is_any(const char *host)
     if (inet_pton(AF_INET, plain, &four) == 1) return four.s_addr == 0;
     return inet_pton(AF_INET6, plain, &six) == 1 && IN6_IS_ADDR_UNSPECIFIED(&six);
 }
+
+/* "::1:7070": an address, but hardly meant as one. */
+static bool has_port_behind(const char *given)
+{
+    const char *colon = strrchr(given, ':');
+    int64_t port = 0;
+    size_t digits = colon != NULL ? strlen(colon + 1) : 0;
+    if (digits < 4 || !tm_number_i64(colon + 1, digits, &port)) return false;
+    return is_ipv6(given, (size_t)(colon - given));
+}
+
+int tm_host_check(const char *host, struct tm_error *e)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+    bool name = host[0] != '\0' && host[0] != '-' && strspn(host, letters) == strlen(host);
+    if (strlen(host) < TM_ADDRESS_MAX - TM_PORT_MAX - 4 && (name || tm_host_is_address(host))) return 0;
+    return tm_error_set(e, TM_EUSAGE, "\"%.100s\" is no name or address of a machine; write it without a port", host);
+}
+
+int tm_address_check_given(const char *given, struct tm_error *e)
+{
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    const char *colon = strrchr(given, ':');
+    if (has_port_behind(given))
+        return tm_error_set(e, TM_EUSAGE,
+                            "address \"%.100s\": write an IPv6 address in brackets: [%.*s]%s, or [%.100s]", given,
+                            (int)(colon - given), given, colon, given);
+    if (tm_host_is_address(given) || colon == NULL) return tm_host_check(given, e);
+    int rc = tm_address_split(given, host, port, e);
+    return rc == 0 ? tm_host_check(host, e) : rc;
+}

@@ -14,6 +14,11 @@ void tm_address_join(const char *host, const char *port, char out[TM_ADDRESS_MAX
 /* What is given as a host, or as a host with a port, as an address: where no port is given it is `port`. */
 void tm_address_of_host(const char *given, const char *port, char out[TM_ADDRESS_MAX]);
 
+/* What a user gives as HOST or HOST:PORT: -TM_EUSAGE says what is wrong with it. */
+int tm_address_check_given(const char *given, struct tm_error *e);
+/* A name or an address without a port, such as others can reach: -TM_EUSAGE. */
+int tm_host_check(const char *host, struct tm_error *e);
+
 /* Reached from this machine alone: 127.0.0.0/8, ::1, localhost. Anything that cannot be read is not. */
 bool tm_address_is_loopback(const char *address);
 /* An IP address, not a name; "fe80::1%eth0" is one. */

@@ -85,8 +85,11 @@ static void print_bound(int fd, char bound[TM_ADDRESS_MAX])
 static int listen_on(const struct addrinfo *address, int *out_fd)
 {
     int yes = 1;
+    int no = 0;
     int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return errno;
+    if (address->ai_family == AF_INET6) /* [::] is every address, of IPv4, too, whatever the machine's default is */
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
         bind(fd, address->ai_addr, address->ai_addrlen) != 0 || listen(fd, LISTEN_BACKLOG) != 0) {
         int failed = errno;

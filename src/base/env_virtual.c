@@ -168,11 +168,6 @@ int tm_env_virtual_set_variable(struct tm_env *env, const char *name, const char
     return tm_text_status(&entry->content, NULL);
 }
 
-static int virtual_set_variable(struct tm_env *env, const char *name, const char *value)
-{
-    return virtual_variable(env, name) != NULL ? 0 : tm_env_virtual_set_variable(env, name, value);
-}
-
 /* ---- files ---- */
 
 static int read_file(struct world *world, const char *path, struct tm_text *out, struct tm_error *e)
@@ -957,7 +952,7 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .sleep_ms = tm_env_virtual_advance,
         .random_u64 = virtual_random_u64,
         .variable = virtual_variable,
-        .set_variable = virtual_set_variable,
+        .set_variable = tm_env_virtual_set_variable,
         .processor_ns = virtual_processor_ns,
         .file_read = virtual_file_read,
         .file_write = virtual_file_write,

@@ -70,7 +70,8 @@ int tm_error_errno(struct tm_error *e, int errno_value, const char *format, ...)
         fill(e, code, format, args);
         va_end(args);
         size_t used = strlen(e->text);
-        int wanted = snprintf(e->text + used, sizeof e->text - used, ": %s", strerror(errno_value));
+        int wanted = snprintf(e->text + used, sizeof e->text - used, ": %s%s", strerror(errno_value),
+                              errno_value == EMFILE ? ": allow this program more of them (ulimit -n)" : "");
         mark_if_cut(e->text, sizeof e->text, (int)used + wanted);
     }
     return -(int)code;

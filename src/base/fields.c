@@ -174,7 +174,9 @@ static bool read_scalar(const struct tm_field *field, const char *text, void *me
         *(int64_t *)member = integer;
         return true;
     case TM_FIELD_NUMBER:
-        if (!tm_number_double(text, length, &number) || !in_bounds(field, number)) return false;
+        if (!tm_number_written(text, length, has_bounds(field) ? field->max : INFINITY, &number) ||
+            !in_bounds(field, number))
+            return false;
         *(double *)member = number;
         return true;
     default:

@@ -98,6 +98,24 @@ static int first_line(const char *bytes, size_t length, size_t *at, struct tm_sl
     return tm_error_set(e, TM_EBUSY, "the headers are incomplete");
 }
 
+/* Who stands before us may have gone by the other one. */
+static int check_repeated(const struct tm_http_head *head, struct tm_error *e)
+{
+    for (size_t i = 0; i < head->header_count; i++) {
+        bool host = tm_slice_is_any_case(head->headers[i].name, "host");
+        if (!host && !tm_slice_is_any_case(head->headers[i].name, "content-length")) continue;
+        for (size_t k = 0; k < i; k++) {
+            struct tm_slice name = head->headers[k].name, value = head->headers[k].value;
+            if (!tm_slice_is_any_case(name, host ? "host" : "content-length")) continue;
+            if (host) return tm_error_set(e, TM_EINPUT, "two headers Host");
+            if (value.length != head->headers[i].value.length ||
+                memcmp(value.at, head->headers[i].value.at, value.length) != 0)
+                return tm_error_set(e, TM_EINPUT, "two headers Content-Length that differ");
+        }
+    }
+    return 0;
+}
+
 int tm_http_read_request(const char *bytes, size_t length, struct tm_http_head *out, struct tm_error *e)
 {
     struct tm_slice line;
@@ -116,7 +134,8 @@ int tm_http_read_request(const char *bytes, size_t length, struct tm_http_head *
     if (!known || !is_token(out->method) || out->target.length == 0 || out->target.at[0] != '/' ||
         !is_printable(out->target))
         return tm_error_set(e, TM_EINPUT, "no request line");
-    return read_headers(bytes, length, at, out, e);
+    rc = read_headers(bytes, length, at, out, e);
+    return rc == 0 ? check_repeated(out, e) : rc;
 }
 
 int tm_http__read_response(const char *bytes, size_t length, struct tm_http_head *out, struct tm_error *e)

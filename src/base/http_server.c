@@ -158,10 +158,26 @@ static void begin_sending(struct tm_http_server *server, struct connection *conn
     connection->until_ms = monotonic_ms(server) + REQUEST_LIMIT_MS;
 }
 
+static const char *words_of(int status)
+{
+    switch (status) {
+    case 400:
+        return "{\"error\": \"this is no request that is understood\"}\n";
+    case 411:
+        return "{\"error\": \"say how long the body is: Content-Length\"}\n";
+    case 413:
+        return "{\"error\": \"the body is too long\"}\n";
+    case 431:
+        return "{\"error\": \"the headers are too long, or too many\"}\n";
+    default:
+        return "{\"error\": \"the answer is too long\"}\n";
+    }
+}
+
 static void refuse(struct tm_http_server *server, struct connection *connection, int status)
 {
     tm_text_clear(&connection->out);
-    tm_http_refuse(&connection->out, status);
+    tm_http_respond(&connection->out, status, "application/json", "", words_of(status));
     connection->keep = false;
     begin_sending(server, connection);
 }

@@ -14,7 +14,7 @@
 #include "base/env.h"
 #include "base/http.h"
 
-enum { TM_HTTP_CURSORS = 3 };
+enum { TM_HTTP_CURSORS = 5 };
 
 struct tm_http_limits {
     size_t listeners;

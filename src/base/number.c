@@ -130,10 +130,77 @@ bool tm_number_scaled(const char *text, size_t length, int64_t unit, int64_t *ou
     return tm_number__add(whole, (halves + 1) / 2, out);
 }
 
+/* 1 where the text ends in no letter for a power of a thousand. */
+static int64_t thousands_of(const char *text, size_t length)
+{
+    static const struct {
+        char letter;
+        int64_t factor;
+    } powers[] = {{'k', 1000}, {'K', 1000}, {'M', 1000000}, {'B', 1000000000}, {'G', 1000000000}, {'T', 1000000000000}};
+    for (size_t i = 0; length > 0 && i < sizeof powers / sizeof powers[0]; i++) {
+        if (text[length - 1] == powers[i].letter) return powers[i].factor;
+    }
+    return 1;
+}
+
+size_t tm_number__ungroup(const char *text, size_t length, char *copy, size_t size)
+{
+    char mark = '\0';
+    size_t used = 0, digits = 0, i = 0; /* digits of this group */
+    if (length >= size) return 0;
+    if (length > 0 && (text[0] == '-' || text[0] == '+')) copy[used++] = text[i++];
+    for (; i < length && (is_digit(text[i]) || text[i] == ',' || text[i] == '_'); i++) {
+        if (is_digit(text[i])) {
+            copy[used++] = text[i];
+            digits++;
+            continue;
+        }
+        if (mark == '\0' ? digits < 1 || digits > 3 : digits != 3 || text[i] != mark) return 0;
+        mark = text[i];
+        digits = 0;
+    }
+    if (mark == '\0' || digits != 3) return 0;
+    memcpy(copy + used, text + i, length - i);
+    used += length - i;
+    copy[used] = '\0';
+    return used;
+}
+
+bool tm_number_written(const char *text, size_t length, double max, double *out)
+{
+    char copy[NUMBER_LENGTH_MAX + 1];
+    int64_t whole = 0;
+    bool percent = max <= 1 && length > 1 && text[length - 1] == '%';
+    if (percent) length--;
+    if (max > 1 && length > 1 && text[0] == '$') {
+        text++;
+        length--;
+    }
+    size_t ungrouped = tm_number__ungroup(text, length, copy, sizeof copy);
+    if (ungrouped > 0) {
+        text = copy;
+        length = ungrouped;
+    }
+    if (!tm_number_double(text, length, out)) {
+        if (!tm_number_whole(text, length, &whole)) return false;
+        *out = (double)whole;
+    }
+    if (percent) *out /= 100;
+    return true;
+}
+
 bool tm_number_whole(const char *text, size_t length, int64_t *out)
 {
     double number = 0;
+    char copy[NUMBER_LENGTH_MAX + 1];
+    size_t ungrouped = tm_number__ungroup(text, length, copy, sizeof copy);
+    if (ungrouped > 0) {
+        text = copy;
+        length = ungrouped;
+    }
     if (tm_number_i64(text, length, out)) return true;
+    int64_t thousands = thousands_of(text, length);
+    if (thousands > 1) return tm_number_scaled(text, length - 1, thousands, out);
     bool has_exponent = memchr(text, 'e', length) != NULL || memchr(text, 'E', length) != NULL;
     if (!has_exponent || !tm_number_double(text, length, &number)) return false;
     if (number != floor(number) || fabs(number) > 9e15) return false; /* a double holds these exactly */

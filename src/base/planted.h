@@ -48,6 +48,7 @@
     X(follow_wrong, "a follower applies gradients wrongly")                                                            \
     X(follow_unchecked, "followed layers are wrong, and taken without comparing their hashes")                         \
     X(rent_fewer, "the cloud is told to rent one instance too few")                                                    \
+    X(regions_mixed, "workers of any region get seats")                                                                \
     X(decision_untold, "the record is not told how the fleet went on before a decision")                               \
     X(arrival_twice, "a worker's arrival is told each time it joins again")                                            \
     X(loss_shifted, "a loss is shown for the step after its own")                                                      \

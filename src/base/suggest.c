@@ -1,5 +1,6 @@
 #include "base/suggest.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <strings.h>
@@ -39,6 +40,19 @@ size_t tm_suggest__distance(const char *a, const char *b)
     return d[rows][columns];
 }
 
+/* Do both have the same digits, one after the other? */
+static bool same_digits(const char *a, const char *b)
+{
+    for (;;) {
+        a += strcspn(a, "0123456789");
+        b += strcspn(b, "0123456789");
+        if (*a != *b) return false;
+        if (*a == '\0') return true;
+        a++;
+        b++;
+    }
+}
+
 void tm_suggest_offer(struct tm_suggest *suggest, const char *candidate)
 {
     size_t length = strlen(suggest->word);
@@ -46,6 +60,7 @@ void tm_suggest_offer(struct tm_suggest *suggest, const char *candidate)
     size_t distance = tm_suggest__distance(suggest->word, candidate);
     size_t allowed = length / 3 < 1 ? 1 : length / 3 > 3 ? 3 : length / 3;
     if (distance > 1 && length >= 3 && strncasecmp(suggest->word, candidate, length) == 0) distance = 1;
+    if (distance > 1 && !same_digits(suggest->word, candidate)) return; /* llama-65b is not a llama-2-7b mistyped */
     if (distance > allowed) return;
     if (suggest->best == NULL || distance < suggest->best_distance) {
         suggest->best = candidate;

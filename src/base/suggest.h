@@ -9,7 +9,8 @@
 size_t tm_suggest__distance(const char *a, const char *b);
 
 /* Keeps the best candidate over a series of calls: start with best = NULL. A candidate counts when it is at most a
- * third of the word's length away (at least 1, at most 3), or when it starts with the word. */
+ * third of the word's length away (at least 1, at most 3), or when it starts with the word; one with other digits when
+ * it is one edit away: they are sizes and versions. */
 struct tm_suggest {
     const char *word;
     const char *best; /* borrowed from the candidates; NULL if none is near */

@@ -14,8 +14,28 @@ struct suffix {
 
 /* The empty name is what a bare number means; a kind without one wants a unit. */
 static const struct suffix duration_suffixes[] = {
-    {"ms", 1},          {"s", 1000},        {"sec", 1000},       {"m", 60 * 1000},
-    {"min", 60 * 1000}, {"h", 3600 * 1000}, {"d", 86400 * 1000}, {"w", 7 * 86400 * 1000LL},
+    {"ms", 1},
+    {"s", 1000},
+    {"sec", 1000},
+    {"secs", 1000},
+    {"second", 1000},
+    {"seconds", 1000},
+    {"m", 60 * 1000},
+    {"min", 60 * 1000},
+    {"mins", 60 * 1000},
+    {"minute", 60 * 1000},
+    {"minutes", 60 * 1000},
+    {"h", 3600 * 1000},
+    {"hr", 3600 * 1000},
+    {"hrs", 3600 * 1000},
+    {"hour", 3600 * 1000},
+    {"hours", 3600 * 1000},
+    {"d", 86400 * 1000},
+    {"day", 86400 * 1000},
+    {"days", 86400 * 1000},
+    {"w", 7 * 86400 * 1000LL},
+    {"week", 7 * 86400 * 1000LL},
+    {"weeks", 7 * 86400 * 1000LL},
     {NULL, 0},
 };
 static const struct suffix money_suffixes[] = {{"", 1000000}, {NULL, 0}};
@@ -120,7 +140,10 @@ static bool read_quantity(enum tm_unit_kind kind, const char *text, size_t lengt
 
 int tm_unit_parse(enum tm_unit_kind kind, const char *text, size_t length, int64_t *out, struct tm_error *e)
 {
-    if (read_quantity(kind, text, length, out)) return 0;
+    char copy[64];
+    bool dollars = kind == TM_UNIT_MONEY && length > 0 && text[0] == '$';
+    size_t ungrouped = tm_number__ungroup(text + dollars, length - dollars, copy, sizeof copy);
+    if (ungrouped > 0 ? read_quantity(kind, copy, ungrouped, out) : read_quantity(kind, text, length, out)) return 0;
     const char *dots = length > 40 ? "..." : "";
     return tm_error_set(e, TM_EINPUT, "expected %s, got \"%.*s%s\"; write for example %s", kinds[kind].article,
                         (int)(length > 40 ? 40 : length), text, dots, kinds[kind].example);

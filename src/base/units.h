@@ -1,7 +1,7 @@
 /* Quantities with units: durations, money, bytes, rates. Whole numbers inside, overflow checked.
  *
- *     duration   int64_t milliseconds       "6h" "90m" "45s" "1h30m" "5.5h" "250ms" "2d"
- *     money      int64_t millionths of $    "$12.50" "12.5" "0.0031"
+ *     duration   int64_t milliseconds       "6h" "90m" "45s" "1h30m" "5.5h" "250ms" "2d" "2 days"
+ *     money      int64_t millionths of $    "$12.50" "12.5" "0.0031" "$1,000"
  *     bytes      int64_t bytes              "16GiB" "500MB" "1.5 TiB" "4096"
  *     rate       int64_t bits per second    "25Gbit/s" "10Gbps" "400Mbit"
  *

@@ -91,7 +91,7 @@ static int check_choice(const struct tm_option *option, const char *value, struc
     tm_text_init(&all, 512);
     int rc = -1;
     for (const char *const *choice = option->choices; rc != 0 && *choice != NULL; choice++) {
-        if (strcmp(*choice, value) == 0) rc = 0;
+        if (strcasecmp(*choice, value) == 0) rc = 0;
         tm_suggest_offer(&suggest, *choice);
         tm_text_printf(&all, "%s%s", choice == option->choices ? "" : ", ", *choice);
     }
@@ -182,17 +182,20 @@ int tm_cli_parse(struct tm_cli *cli, int word_count, char *const *words, struct 
     cli->arguments = tm_arena_alloc(&cli->arena, ((size_t)word_count + 1) * sizeof *cli->arguments);
     if (cli->arguments == NULL) return tm_error_nomem(e);
     bool options_over = false;
+    bool parted = false;
     for (int at = 0; at < word_count; at++) {
         const char *word = words[at];
         int rc = 0;
-        if (options_over || word[0] != '-' || word[1] == '\0')
+        if (options_over || word[0] != '-' || word[1] == '\0') {
             rc = options_over && cli->path_count > 0 ? (cli->arguments[cli->argument_count++] = words[at], 0)
                                                      : take_word(cli, words[at], e);
-        else if (strcmp(word, "--") == 0)
-            options_over = true;
-        else
+        } else if (strcmp(word, "--") == 0) {
+            options_over = !is_foreign(cli) || parted; /* behind the first, it is that program's line */
+            parted = true;
+        } else {
             rc =
                 word[1] == '-' ? take_long(cli, word_count, words, &at, e) : take_short(cli, word_count, words, &at, e);
+        }
         if (rc != 0) return rc;
         if (is_foreign(cli) && cli->argument_count > 0) options_over = true;
     }
@@ -232,7 +235,7 @@ int tm_given_number(const struct tm_cli *cli, const char *name, double min, doub
 {
     const char *text = tm_given_text(cli, name);
     if (text == NULL) return 0;
-    if (tm_number_double(text, strlen(text), out) && *out >= min && *out <= max) return 0;
+    if (tm_number_written(text, strlen(text), max, out) && *out >= min && *out <= max) return 0;
     return tm_error_set(e, TM_EUSAGE, "--%s: expected a number from %g to %g, got \"%.40s\"", name, min, max, text);
 }
 
@@ -252,7 +255,7 @@ int tm_given_choice(const struct tm_cli *cli, const char *name, int *out, struct
     const struct tm_option *option = tm_option_find(cli, name, 0);
     if (text == NULL) return 0;
     for (int i = 0; option->choices[i] != NULL; i++) {
-        if (strcmp(option->choices[i], text) != 0) continue;
+        if (strcasecmp(option->choices[i], text) != 0) continue;
         *out = i;
         return 0;
     }

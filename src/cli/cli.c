@@ -2,6 +2,7 @@
 #include "base/debug.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/web_tape.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ static void apply_settings(struct tm_cli *cli)
     enum tm_color_mode mode = (enum tm_color_mode)cli->settings.color;
     if (tm_given(cli, "no-color") || cli->json) mode = TM_COLOR_NEVER;
     cli->term = tm_term_detect(cli->env, STDOUT_FILENO, mode);
-    if (cli->settings.data_dir[0] != '\0')
+    if (cli->settings.data_dir[0] != '\0' && cli->env->variable(cli->env, "TIDEMILL_DATA_DIR") == NULL)
         (void)cli->env->set_variable(cli->env, "TIDEMILL_DATA_DIR", cli->settings.data_dir);
 }
 
@@ -101,7 +102,8 @@ static int run(struct tm_cli *cli, int word_count, char *const *words, struct tm
         tm_text_deinit(&path);
         return rc;
     }
-    rc = command->run(cli, e);
+    rc = tm_cmd_take_tape(cli, e);
+    if (rc == 0) rc = command->run(cli, e);
     return rc == 0 ? tm_text_status(&cli->out, e) : rc;
 }
 

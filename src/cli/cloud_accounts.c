@@ -1,8 +1,10 @@
 #include "cli/cloud_accounts.h"
 
+#include "cloud/aws_check.h"
 #include "cloud/azure_check.h"
 #include "cloud/gcp_check.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +15,7 @@ static const struct tm_cloud_kind kinds[] = {
      .people = "AWS",
      .find = tm_rented_find_aws,
      .end = tm_rented_end_aws,
+     .clear = tm_rented_clear_aws,
      .check = tm_aws_check,
      .policy = tm_aws_check_policy,
      .variables = {"AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_REGION", "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -22,6 +25,7 @@ static const struct tm_cloud_kind kinds[] = {
      .people = "Google Cloud",
      .find = tm_rented_find_gcp,
      .end = tm_rented_end_gcp,
+     .clear = tm_rented_clear_gcp,
      .check = tm_gcp_check,
      .policy = tm_gcp_check_policy,
      .variables = {"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"},
@@ -37,6 +41,7 @@ static const struct tm_cloud_kind kinds[] = {
 };
 
 enum { KINDS = sizeof kinds / sizeof *kinds };
+static_assert((int)KINDS <= (int)TM_CLOUD_KINDS_MAX, "lists of clouds have room");
 
 const struct tm_cloud_kind *tm_cloud_kind_at(size_t index)
 {

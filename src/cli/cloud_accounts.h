@@ -3,15 +3,20 @@
 #ifndef TM_CLI_CLOUD_ACCOUNTS_H
 #define TM_CLI_CLOUD_ACCOUNTS_H
 
-#include "cloud/aws_check.h"
+#include "cloud/checks.h"
 #include "cloud/rented.h"
+
+enum { TM_CLOUD_KINDS_MAX = 4 };
 
 struct tm_cloud_kind {
     const char *name;   /* "aws" */
     const char *people; /* "AWS" */
     int (*find)(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out, struct tm_error *e);
-    int (*end)(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e);
-    int (*check)(struct tm_env *env, const char *image, struct tm_aws_checks *out, struct tm_error *e);
+    int (*end)(struct tm_env *env, struct tm_rented_list *list, struct tm_error *e);
+    /* Removes what jobs (or the one of this name) have beside instances. NULL: they have nothing. */
+    int (*clear)(struct tm_env *env, const char *job, bool wait, struct tm_rented_beside *out, struct tm_error *e);
+    int (*check)(struct tm_env *env, const struct tm_check_request *request, struct tm_cloud_checks *out,
+                 struct tm_error *e);
     const char *(*policy)(void);
     /* Its own tools' settings that say that the user has an account: variables, and files below the home folder. */
     const char *variables[6];

@@ -2,6 +2,7 @@
 #include "base/calendar.h"
 #include "base/jsonout.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/plot.h"
 #include "base/suggest.h"
 #include "base/table.h"
@@ -96,19 +97,38 @@ static bool cloud_matches(const struct tm_cli *cli, const char *cloud)
 }
 
 /* By any of its names. */
-bool tm_filter_gpu_matches(const struct tm_cli *cli, const struct tm_catalog *catalog, const char *name)
+/* NAME or NAME:COUNT, a GPU and how many of them an instance has. */
+static bool gpu_word_matches(const struct tm_catalog *catalog, const char *word,
+                             const struct tm_instance_type *instance)
 {
-    if (tm_given_matches(cli, "gpu", name[0] != '\0' ? name : "none")) return true;
-    const struct tm_gpu *gpu = name[0] != '\0' ? tm_catalog_gpu(catalog, name) : NULL;
-    if (gpu == NULL) return false;
-    for (const char *at = gpu->aliases; *at != '\0';) {
-        char alias[64];
-        size_t length = strcspn(at, "|");
-        (void)snprintf(alias, sizeof alias, "%.*s", (int)length, at);
-        if (tm_given_matches(cli, "gpu", alias)) return true;
-        at += length + (at[length] == '|');
+    char name[64];
+    int64_t count = 0;
+    const char *colon = strchr(word, ':');
+    size_t length = colon != NULL ? (size_t)(colon - word) : strlen(word);
+    if (colon != NULL && (!tm_number_i64(colon + 1, strlen(colon + 1), &count) || (double)count != instance->gpus))
+        return false;
+    (void)snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), word);
+    if (instance->gpu[0] == '\0') return strcasecmp(name, "none") == 0;
+    const struct tm_gpu *gpu = tm_catalog_gpu(catalog, instance->gpu);
+    return strcasecmp(name, instance->gpu) == 0 || (gpu != NULL && gpu == tm_catalog_gpu(catalog, name));
+}
+
+bool tm_filter_gpu_matches(const struct tm_cli *cli, const struct tm_catalog *catalog,
+                           const struct tm_instance_type *instance)
+{
+    bool any = false;
+    for (size_t i = 0; i < cli->given_count; i++) {
+        if (strcmp(cli->given[i].option->name, "gpu") != 0) continue;
+        any = true;
+        for (const char *at = cli->given[i].value; *at != '\0';) {
+            char word[64];
+            size_t length = strcspn(at, ",");
+            (void)snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), at);
+            if (gpu_word_matches(catalog, word, instance)) return true;
+            at += length + (at[length] == ',');
+        }
     }
-    return false;
+    return !any;
 }
 
 /* What the words of the options say. */
@@ -123,7 +143,7 @@ static bool allows(const void *context, const struct tm_instance_type *instance,
     const struct tm_cli *cli = words->cli;
     return cloud_matches(cli, instance->cloud) && tm_given_matches(cli, "region", offer->region) &&
            tm_given_matches(cli, "zone", offer->zone) && tm_given_matches(cli, "instance", instance->name) &&
-           tm_filter_gpu_matches(cli, words->catalog, instance->gpu);
+           tm_filter_gpu_matches(cli, words->catalog, instance);
 }
 
 static int choose_rows(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_offer_filter *filter,
@@ -302,6 +322,8 @@ int tm_filter_check(const struct tm_cli *cli, const struct tm_catalog *catalog, 
             char word[128];
             size_t length = strcspn(at, ",");
             (void)snprintf(word, sizeof word, "%.*s", (int)length, at);
+            char *colon = strcmp(option, "gpu") == 0 ? strchr(word, ':') : NULL;
+            if (colon != NULL) *colon = '\0';
             int rc = check_word(catalog, option, word, e);
             if (rc != 0) return rc;
             at += length + (at[length] == ',');

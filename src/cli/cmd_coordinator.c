@@ -93,6 +93,12 @@ static void serve_watchers(void *context, struct tm_run_tap *tap)
     if (watchers->log != NULL) tm_step_log_serve(watchers->log, tap);
 }
 
+static size_t watch_watchers(void *context, int *handles, size_t max, int64_t *out_wait_ms)
+{
+    const struct watchers *watchers = context;
+    return watchers->api.watch(watchers->api.context, handles, max, out_wait_ms);
+}
+
 static int serve(struct tm_cli *cli, struct tm_job_coordinator *job, const struct tm_run_settings *settings,
                  struct tm_error *e)
 {
@@ -106,7 +112,7 @@ static int serve(struct tm_cli *cli, struct tm_job_coordinator *job, const struc
     }
     if (rc == 0) {
         watchers.api = tm_api_server_hook(api);
-        job->hook = (struct tm_run_hook){.context = &watchers, .serve = serve_watchers};
+        job->hook = (struct tm_run_hook){.context = &watchers, .serve = serve_watchers, .watch = watch_watchers};
         rc = tm_job_coordinate(cli->env, job, settings, &cli->arena, e);
     }
     if (rc == 0 && job->by_hand && watchers.log != NULL) rc = tm_step_log_complete(watchers.log, e);

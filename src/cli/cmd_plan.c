@@ -6,11 +6,15 @@
 #include "base/suggest.h"
 #include "base/table.h"
 #include "base/units.h"
+#include "cli/cloud_accounts.h"
 #include "cli/commands.h"
 #include "cli/knowledge_source.h"
 #include "cli/plan_report.h"
+#include "cli/plan_traces.h"
+#include "cli/way_words.h"
 #include "cli/web_tape.h"
-#include "cloud/aws_market.h"
+#include "cloud/market.h"
+#include "job/described_fleet.h"
 #include "job/emit_kubernetes.h"
 #include "job/planned_fleet.h"
 #include "market/trace_draw.h"
@@ -193,7 +197,7 @@ struct plan {
     struct tm_plan_relaxation relax;
     struct tm_plan_fleet running; /* of --running */
     struct tm_replan replan;
-    struct tm_trace trace; /* of --trace */
+    struct tm_given_traces traces; /* of --trace, or of the job file */
     struct tm_risk risk;
     double *loss_rates;          /* by offer; owned */
     double elapsed_s, spent_usd; /* of a running job */
@@ -256,7 +260,7 @@ static int give_job(struct plan *plan, struct tm_error *e)
     if (rc == 0) rc = give(cli, "objective", job->objective, e);
     if (rc == 0) rc = give(cli, "market", job->market, e);
     if (rc == 0 && spot != NULL) rc = give(cli, "market", strcmp(spot, "true") == 0 ? "spot" : "on-demand", e);
-    if (rc == 0) rc = give_integer(cli, "samples", samples, e);
+    if (rc == 0 && !tm_given(cli, "tokens")) rc = give_integer(cli, "samples", samples, e);
     if (rc == 0) rc = give_integer(cli, "batch", job->batch, e);
     if (rc == 0)
         rc = give_integer(cli, "max-nodes", job->max_instances > 0 ? job->max_instances : job->num_instances, e);
@@ -294,12 +298,24 @@ static int give_losses(struct plan *plan, struct tm_error *e)
     return rc;
 }
 
+static bool is_shipped(const char *name)
+{
+    for (size_t i = 0; i < tm_model_shipped_count(); i++) {
+        if (strcmp(name, tm_model_shipped_name(i)) == 0) return true;
+    }
+    return false;
+}
+
 static int read_job_file(struct plan *plan, struct tm_error *e)
 {
     plan->own_options = plan->cli->given_count;
     plan->has_job = plan->cli->argument_count == 1;
     if (!plan->has_job) return 0;
-    int rc = tm_job_load(plan->cli->env, plan->cli->arguments[0], &plan->job, e);
+    const char *path = plan->cli->arguments[0];
+    if (!plan->cli->env->file_exists(plan->cli->env, path) && is_shipped(path))
+        return tm_error_set(e, TM_EUSAGE, "%.80s is a model, not a job file: give --model %.80s", path, path);
+    int rc = tm_job_load(plan->cli->env, path, &plan->job, e);
+    if (rc == 0) rc = tm_job_check_sky(&plan->job, e);
     if (rc == 0) rc = give_job(plan, e);
     return rc == 0 ? give_losses(plan, e) : rc;
 }
@@ -389,7 +405,7 @@ static bool is_allowed(const void *context, const struct tm_instance_type *insta
     if (plan->has_job && !job_allows(plan, instance, offer, anchor)) return false;
     return tm_given_matches(cli, "cloud", instance->cloud) && tm_given_matches(cli, "region", offer->region) &&
            (anchor || (zone_matches(cli, offer) && tm_given_matches(cli, "instance", instance->name) &&
-                       tm_filter_gpu_matches(cli, &plan->catalog, instance->gpu)));
+                       tm_filter_gpu_matches(cli, &plan->catalog, instance)));
 }
 
 /* ---- quotas ---- */
@@ -423,19 +439,32 @@ static int read_quotas(struct plan *plan, struct tm_error *e)
 
 /* ---- the request ---- */
 
-/* How instances are lost in a trace. */
-static int losses_of_trace(struct plan *plan, struct tm_error *e)
+/* How instances are lost in traces. */
+static int read_traces(struct plan *plan, struct tm_error *e)
 {
-    struct tm_plan_request *request = &plan->request;
-    int rc = tm_trace_load(plan->cli->env, tm_given_text(plan->cli, "trace"), NULL, &plan->trace, e);
-    if (rc != 0) return rc;
-    struct tm_expect_trace losses = tm_expect_trace(&plan->trace);
-    request->supply.loss_per_s = losses.loss_per_s;
-    request->job.burst_share = losses.burst_share;
-    request->job.burst_size = losses.burst_size;
-    request->job.replace_s = losses.replace_s;
-    request->job.outage_s = losses.replace_s;
-    return 0;
+    const struct tm_cli *cli = plan->cli;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < cli->given_count; i++) {
+        if (strcmp(cli->given[i].option->name, "trace") != 0) continue;
+        rc = tm_given_traces_add(plan->cli, &plan->catalog, cli->given[i].value, i >= plan->own_options, &plan->traces,
+                                 e);
+    }
+    plan->request.supply.traces = &plan->traces.known;
+    plan->request.supply.catalog = &plan->catalog;
+    return rc;
+}
+
+/* What the user says of bursts counts for what traces tell, too. */
+static void change_bursts(struct plan *plan)
+{
+    const struct tm_expect_job *job = &plan->request.job;
+    for (size_t i = 0; i < plan->traces.known.count; i++) {
+        struct tm_plan_trace *trace = &plan->traces.known.list[i];
+        if (tm_given(plan->cli, "bursts")) trace->losses.burst_share = job->burst_share;
+        if (tm_given(plan->cli, "bursts") && !(trace->losses.burst_size > 0))
+            trace->losses.burst_size = job->burst_size;
+        if (tm_given(plan->cli, "outage")) trace->outage_s = job->outage_s;
+    }
 }
 
 /* Where the user says nothing of preemptions: what is known of each offer. */
@@ -471,12 +500,36 @@ static int read_losses(struct tm_cli *cli, struct plan *plan, struct tm_error *e
     if (rc == 0 && tm_given(cli, "mtbf") && mtbf_ms < 1000)
         rc = tm_error_set(e, TM_EUSAGE, "--mtbf: expected a second or more");
     if (rc == 0 && mtbf_ms > 0) request->supply.loss_per_s = 1000.0 / (double)mtbf_ms;
-    if (rc == 0 && tm_given(cli, "trace")) rc = losses_of_trace(plan, e);
-    if (rc == 0 && isnan(request->supply.loss_per_s)) rc = know_risk(plan, e);
+    if (rc == 0 && tm_given(cli, "trace")) rc = read_traces(plan, e);
+    if (rc == 0 && isnan(request->supply.loss_per_s) && !tm_given_traces_cover_all(&plan->traces))
+        rc = know_risk(plan, e);
     if (rc == 0) rc = tm_given_number(cli, "bursts", 0, 1, &request->job.burst_share, e);
     if (rc == 0) rc = tm_given_duration(cli, "outage", &outage_ms, e);
     if (rc == 0 && tm_given(cli, "outage")) request->job.outage_s = (double)outage_ms / 1000;
+    if (rc == 0) change_bursts(plan);
     return rc;
+}
+
+/* Tokens become the samples that hold them; nothing after this knows --tokens. */
+static int read_tokens(struct tm_cli *cli, const struct tm_model *model, struct tm_error *e)
+{
+    int64_t tokens = 0;
+    int64_t each = tm_model_sample_tokens(model);
+    if (!tm_given(cli, "tokens")) return 0;
+    if (tm_given(cli, "samples")) return tm_error_set(e, TM_EUSAGE, "give --samples or --tokens, not both");
+    if (each == 0)
+        return tm_error_set(e, TM_EUSAGE, "--tokens: how many a sample of %.60s has is not known; give --samples",
+                            model->name);
+    int rc = tm_given_integer(cli, "tokens", 1, (int64_t)1 << 60, &tokens, e);
+    if (rc != 0) return rc;
+    long long needed = (tokens - 1) / each + 1;
+    const char *samples = tm_arena_printf(&cli->arena, "%lld", needed);
+    if (samples == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < cli->given_count; i++) {
+        if (strcmp(cli->given[i].option->name, "tokens") == 0)
+            cli->given[i] = (struct tm_option_given){tm_option_find(cli, "samples", 0), samples};
+    }
+    return 0;
 }
 
 static int read_job(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
@@ -489,7 +542,8 @@ static int read_job(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
     int64_t batch = plan->model.global_batch > 0 ? plan->model.global_batch : TM_PLANNED_BATCH;
     int64_t max_instances = 64;
     int64_t top = 8;
-    int rc = tm_given_duration(cli, "deadline", &deadline_ms, e);
+    int rc = read_tokens(cli, &plan->model, e);
+    if (rc == 0) rc = tm_given_duration(cli, "deadline", &deadline_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "restart", &restart_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "checkpoint", &checkpoint_ms, e);
     if (rc == 0) rc = tm_given_integer(cli, "samples", 1, (int64_t)1 << 50, &samples, e);
@@ -497,7 +551,8 @@ static int read_job(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
     if (rc == 0) rc = tm_given_integer(cli, "max-nodes", 1, TM_PLAN_INSTANCES_MAX, &max_instances, e);
     if (rc == 0) rc = tm_given_integer(cli, "top", 1, TM_PLAN_ANSWERS_MAX, &top, e);
     if (rc == 0 && samples == 0)
-        rc = tm_error_set(e, TM_EUSAGE, "give the amount of training, for example --samples 10000000");
+        rc = tm_error_set(e, TM_EUSAGE,
+                          "give the amount of training, for example --samples 10M, or --tokens 2T of a language model");
     if (rc == 0 && tm_given(cli, "deadline") && deadline_ms == 0)
         rc = tm_error_set(e, TM_EUSAGE, "--deadline: must be longer than 0s; write for example 12h");
     if (rc != 0) return rc;
@@ -518,6 +573,9 @@ static void fill_supply(struct plan *plan)
     struct tm_supply_request *supply = &plan->request.supply;
     supply->model = &plan->model;
     supply->precision = plan->precision;
+    /* What our runtime will do knows of pipelines alone: a job, or what is emitted for one. */
+    bool runs = plan->has_job || plan->emits != EMIT_NOTHING || tm_given(plan->cli, "running");
+    supply->ways = runs ? 0 : TM_WAY_SHARDED | TM_WAY_TENSOR;
     supply->allowed = is_allowed;
     supply->allowed_context = plan;
     tm_knowledge_supply(&plan->knowledge, supply);
@@ -554,6 +612,13 @@ static int read_request(struct tm_cli *cli, struct plan *plan, int planner, stru
     if (rc == 0) rc = tm_given_choice(cli, "emit", &plan->emits, e);
     if (rc == 0) rc = read_losses(cli, plan, e);
     fill_supply(plan);
+    if (rc == 0) rc = tm_given_ways(cli, &request->supply.ways, e);
+    if (rc == 0 && request->supply.ways != 0 && plan->emits != EMIT_NOTHING && plan->emits != EMIT_MILP)
+        rc = tm_error_set(
+            e, TM_EUSAGE,
+            "--parallel %s needs an engine of your own, such as PyTorch's FSDP, and a run does data parallel "
+            "and pipelines: leave --parallel out to emit what it can do",
+            tm_given_text(cli, "parallel"));
     if (rc == 0) rc = tm_given_choice(cli, "objective", &plan->objective, e);
     if (rc == 0) rc = tm_given_choice(cli, "market", &market, e);
     if (rc == 0) rc = tm_given_choice(cli, "anchors", &anchors, e);
@@ -596,7 +661,7 @@ static int read_running(struct plan *plan, struct tm_error *e)
         char part[128];
         char name[96];
         int instances = 0;
-        size_t length = strcspn(at, ",+");
+        size_t length = tm_described_fleet_part(&plan->catalog, at);
         (void)snprintf(part, sizeof part, "%.*s", (int)(length < sizeof part ? length : sizeof part - 1), at);
         bool read = sscanf(part, " %d x %95s", &instances, name) == 2 || /* NOLINT(cert-err34-c): checked below */
                     sscanf(part, " %dx%95s", &instances, name) == 2;     /* NOLINT(cert-err34-c) */
@@ -654,8 +719,7 @@ static int replan(struct plan *plan, struct tm_error *e)
 static const char *name_from_root(const struct plan *plan, const char *given)
 {
     char real[PATH_MAX];
-    for (size_t i = 0; i < tm_model_shipped_count(); i++)
-        if (strcmp(given, tm_model_shipped_name(i)) == 0) return given;
+    if (is_shipped(given)) return given;
     return realpath(given, real) != NULL ? tm_arena_strdup(&plan->cli->arena, real) : given;
 }
 
@@ -718,15 +782,17 @@ static int find_keys(const struct plan *plan, struct tm_emit_key *keys, size_t *
     return 0;
 }
 
-/* As a job file should name it: what was given by option is meant from here, what the file said stays. */
+/* The trace that the fleet was judged by, as a job file should name it: what was given by option is meant from here,
+ * what the file said stays. */
 static const char *trace_to_emit(const struct plan *plan)
 {
     const struct tm_cli *cli = plan->cli;
+    const struct tm_plan_trace *trace = tm_plan_trace_of_fleet(&plan->request, &plan->result.answers[0].fleet);
     bool own = false;
     for (size_t i = 0; i < plan->own_options; i++)
         own = own || strcmp(cli->given[i].option->name, "trace") == 0;
     if (!own) return tm_given(cli, "trace") ? plan->job.fleet.trace : NULL;
-    return name_from_root(plan, tm_given_text(cli, "trace"));
+    return trace != NULL ? name_from_root(plan, trace->name) : NULL;
 }
 
 /* The job's folder, where standard output is a file in another one; NULL: it is not. */
@@ -782,10 +848,37 @@ static struct tm_fleet_judge judge_of(const struct plan *plan)
 {
     return (struct tm_fleet_judge){.env = plan->cli->env,
                                    .catalog = &plan->catalog,
-                                   .trace = tm_given(plan->cli, "trace") ? &plan->trace : NULL,
                                    .policy = plan->job.policy,
                                    .asked = &plan->job.fleet,
                                    .seed = plan->job.fleet.seed > 0 ? (uint64_t)plan->job.fleet.seed : 1};
+}
+
+/* What an hour would have to cost at most for such a planner to find anything; infinite: it never does. */
+static int find_hourly(struct plan *plan, int planner, struct tm_error *e)
+{
+    struct tm_plan_request request = plan->request;
+    struct tm_plan_answer scratch;
+    double none = request.max_usd_h, some = INFINITY;
+    plan->result.deadline_needed_s = plan->result.budget_needed_usd = plan->result.usd_h_needed = INFINITY;
+    request.max_usd_h = fmax(none, 0.01) / 2;
+    while (request.max_usd_h < 5e5 && isinf(some)) {
+        bool found = false;
+        request.max_usd_h *= 2;
+        int rc = tm_plan_rival(&plan->supply, &request, (enum tm_deepvm_planner)(planner - PLANNER_DEEPVM), &scratch,
+                               &found, e);
+        if (rc != 0) return rc;
+        *(found ? &some : &none) = request.max_usd_h;
+    }
+    while (isfinite(some) && some - none > 0.005) {
+        bool found = false;
+        request.max_usd_h = (none + some) / 2;
+        int rc = tm_plan_rival(&plan->supply, &request, (enum tm_deepvm_planner)(planner - PLANNER_DEEPVM), &scratch,
+                               &found, e);
+        if (rc != 0) return rc;
+        *(found ? &some : &none) = request.max_usd_h;
+    }
+    plan->result.usd_h_needed = some;
+    return 0;
 }
 
 /* DeepVM's choice for the model on the catalogue, judged as ours are; ours beside it. */
@@ -798,7 +891,8 @@ static int search_published(struct plan *plan, int planner, struct tm_error *e)
     if (rc == 0)
         rc = tm_plan_rival(&plan->supply, &plan->request, (enum tm_deepvm_planner)(planner - PLANNER_DEEPVM), answer,
                            &found, e);
-    if (rc != 0 || !found) return rc;
+    if (rc == 0 && !found) return find_hourly(plan, planner, e);
+    if (rc != 0) return rc;
     struct tm_plan_fleet chosen = answer->fleet;
     rc = tm_plan_judge(&plan->supply, &plan->request, answer, e);
     answer->fleet = chosen; /* with the remotes that it has, not those that we would give it */
@@ -897,8 +991,14 @@ static bool are_zones_by_region(const struct plan *plan)
 static const char *judge_words(const struct plan *plan)
 {
     if (plan->judge == JUDGE_EXPECT) return "a closed form over random losses";
-    return tm_given(plan->cli, "trace") ? "20 simulations of the policy that will run, from 20 starts of the trace"
-                                        : "20 simulations of the policy that will run, with random preemptions";
+    if (!tm_given(plan->cli, "trace")) return "20 simulations of the policy that will run, with random preemptions";
+    struct tm_text words;
+    tm_text_init(&words, 1 << 14);
+    tm_text_printf(&words, "20 simulations of the policy that will run, from 20 starts of ");
+    tm_given_traces_words(&plan->traces, &words);
+    const char *text = tm_arena_strdup(&plan->cli->arena, words.data != NULL ? words.data : "");
+    tm_text_deinit(&words);
+    return text != NULL ? text : "20 simulations of the policy that will run";
 }
 
 static int report(struct plan *plan, int planner, struct tm_error *e)
@@ -929,8 +1029,15 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
         report.other = NULL;
     } else if (plan->result.count == 0) {
         struct tm_fleet_judge judge = judge_of(plan);
-        rc = tm_plan_relax(plan->judge != JUDGE_EXPECT ? &judge : NULL, &plan->catalog, &plan->supply, &plan->request,
-                           &plan->result, &plan->relax, e);
+        if (report.published) /* it knows of no other limit */
+            plan->relax = (struct tm_plan_relaxation){.deadline_s = INFINITY,
+                                                      .budget_usd = INFINITY,
+                                                      .usd_h = plan->result.usd_h_needed,
+                                                      .both_s = NAN,
+                                                      .both_usd = NAN};
+        else
+            rc = tm_plan_relax(plan->judge != JUDGE_EXPECT ? &judge : NULL, &plan->catalog, &plan->supply,
+                               &plan->request, &plan->result, &plan->relax, e);
         plan->relax.deadline_s += plan->elapsed_s; /* limits of the whole job, as they were given */
         plan->relax.budget_usd += plan->spent_usd;
         plan->relax.both_s += plan->elapsed_s;
@@ -945,8 +1052,8 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
         return emit(plan, e);
     } else if (plan->objective != OBJECTIVE_PARETO && planner < PLANNER_DEEPVM) {
         struct tm_fleet_judge judge = judge_of(plan);
-        rc = tm_plan_advise(plan->judge != JUDGE_EXPECT ? &judge : NULL, &plan->supply, &plan->request, &plan->result,
-                            &plan->advice, e);
+        const struct tm_fleet_judge *by = plan->judge != JUDGE_EXPECT ? &judge : NULL;
+        rc = tm_plan_advise(by, &plan->supply, &plan->request, &plan->result, &plan->advice, e);
         report.advice = &plan->advice;
     }
     if (rc != 0) return rc;
@@ -961,14 +1068,51 @@ static bool is_live(void *context, const struct tm_offer *offer)
     return is_allowed(plan, &plan->catalog.instances[offer->instance], offer, false);
 }
 
-/* Prices of now instead of the catalogue's, where a cloud says them. */
+/* Is this cloud asked? One that is named always is; else those that are set up here, and Azure, which asks for no
+ * account. */
+static bool is_asked(const struct plan *plan, const struct tm_cloud_kind *kind)
+{
+    const char *said = plan->has_job && tm_job_says(&plan->job, "cloud") ? tm_job_cloud_names[plan->job.cloud] : "";
+    for (size_t i = 0; tm_market_clouds[i] != NULL; i++)
+        if (strcmp(said, tm_market_clouds[i]) == 0) return strcmp(said, kind->name) == 0;
+    return tm_given(plan->cli, "cloud") || strcmp(kind->name, "azure") == 0 ||
+           tm_cloud_kind_is_set(plan->cli->env, kind) || tm_given(plan->cli, "replay");
+}
+
+static int ask_cloud(struct plan *plan, const struct tm_cloud_kind *kind, struct tm_error *e)
+{
+    const struct tm_market_live live = {.cloud = kind->name, .is_wanted = is_live, .context = plan};
+    size_t changed = 0;
+    if (!is_asked(plan, kind) || !tm_market_is_wanted(&live, &plan->catalog))
+        return tm_error_set(e, TM_ENONE, "%s is not asked", kind->people);
+    int rc = tm_market_live(plan->cli->env, &live, &plan->catalog, &plan->asked_ms, &changed, e);
+    if (rc == 0) tm_log(TM_LOG_INFO, "%zu offers of %s have the spot price of now", changed, kind->people);
+    return rc;
+}
+
+/* Prices of now instead of the catalogue's, where a cloud says them: one that does not answer keeps the catalogue's,
+ * but somebody must. */
 static int ask_prices(struct plan *plan, struct tm_error *e)
 {
-    size_t changed = 0;
+    struct tm_error why[TM_CLOUD_KINDS_MAX];
+    size_t failed = 0;
+    size_t answered = 0;
     int rc = tm_cmd_open_tape(plan->cli, e);
-    if (rc == 0) rc = tm_aws_market_live(plan->cli->env, &plan->catalog, is_live, plan, &plan->asked_ms, &changed, e);
-    if (rc == 0) tm_log(TM_LOG_INFO, "%zu offers of AWS have the spot price of now", changed);
-    return rc;
+    for (size_t i = 0; rc == 0 && tm_cloud_kind_at(i) != NULL; i++) {
+        int one = ask_cloud(plan, tm_cloud_kind_at(i), &why[failed]);
+        if (one == -(int)TM_ENOMEM) return tm_error_nomem(e);
+        answered += one == 0;
+        failed += one != 0 && one != -(int)TM_ENONE;
+    }
+    if (rc != 0) return rc;
+    if (answered == 0 && failed == 0)
+        return tm_error_set(e, TM_EUSAGE,
+                            "--live: none of the clouds that can be asked (AWS, Google Cloud, Azure) is in this plan; "
+                            "leave --live out: the catalogue's prices are taken");
+    if (answered == 0) return tm_error_set(e, why[0].code, "--live: %s", why[0].text);
+    for (size_t i = 0; i < failed; i++)
+        tm_log(TM_LOG_WARN, "%s; the catalogue's prices are used", why[i].text);
+    return 0;
 }
 
 static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct tm_error *e)
@@ -1016,12 +1160,12 @@ int tm_cmd_plan(struct tm_cli *cli, struct tm_error *e)
     tm_job_init(&plan->job);
     tm_knowledge_init(&plan->knowledge);
     tm_supply_init(&plan->supply);
-    tm_trace_init(&plan->trace);
+    tm_given_traces_init(&plan->traces);
     tm_risk_init(&plan->risk);
     rc = plan_model(cli, plan, planner, e);
     tm_free(plan->loss_rates);
     tm_risk_deinit(&plan->risk);
-    tm_trace_deinit(&plan->trace);
+    tm_given_traces_deinit(&plan->traces);
     tm_supply_deinit(&plan->supply);
     tm_knowledge_deinit(&plan->knowledge);
     tm_job_deinit(&plan->job);
@@ -1035,7 +1179,10 @@ const struct tm_option tm_plan_options[] = {
     {.name = "model",
      .value = "NAME",
      .help = "what to train: a shipped model, a model file, or a formula such as gpt: or llama:"},
-    {.name = "samples", .value = "N", .help = "how many samples to train"},
+    {.name = "samples", .value = "N", .help = "how many samples to train: 5000000, 5e6 or 5M"},
+    {.name = "tokens",
+     .value = "N",
+     .help = "instead of --samples, of a language model: how many tokens to train (2T)"},
     {.name = "batch",
      .value = "N",
      .help = "global batch (the model's own, or 256, or if nothing is found with it 512 to 2048)"},
@@ -1053,7 +1200,7 @@ const struct tm_option tm_plan_options[] = {
     {.name = "zone", .value = "NAME,...", .help = "only these zones"},
     {.name = "instance", .value = "NAME,...", .help = "only these instance types"},
     {.name = "gpu", .value = "NAME,...", .help = "only these GPUs; Trainium and the like only if named here"},
-    {.name = "live", .help = "ask AWS for the spot prices of now (doc/clouds.md); other clouds keep the catalogue's"},
+    {.name = "live", .help = "ask AWS, Google Cloud and Azure for the spot prices of now (doc/clouds.md)"},
     TM_TAPE_OPTIONS,
     {.name = "quota",
      .value = "NAME=N,...",
@@ -1064,6 +1211,11 @@ const struct tm_option tm_plan_options[] = {
      .help = "none: copies of the state go to a store instead of to on-demand instances",
      .choices = anchor_names},
     {.name = "precision", .value = "NAME", .help = "number format of training", .choices = tm_precision_names},
+    {.name = "parallel",
+     .value = "NAME",
+     .help = "ways to try: data parallel and pipelines, as a run does (data; with a job file, --emit and --running), "
+             "sharded data parallel, too (sharded), tensor parallel, too (tensor), or any",
+     .choices = tm_way_choices},
     {.name = "profile",
      .value = "FILE",
      .help = "profile of this job from tidemill profile, instead of --model; or measured steps to learn from"},
@@ -1072,7 +1224,10 @@ const struct tm_option tm_plan_options[] = {
     {.name = "mtbf",
      .value = "DURATION",
      .help = "mean life of every spot instance (else what is known of each; see tidemill study)"},
-    {.name = "trace", .value = "FILE", .help = "take preemptions, bursts and outages from this trace"},
+    {.name = "trace",
+     .value = "[TYPE=]FILE",
+     .help = "take preemptions, bursts and outages of the instance type and region that this trace names from it (a "
+             "trace that names none: of all); or of TYPE, REGION/TYPE or any=FILE; may be given several times"},
     {.name = "bursts", .value = "SHARE", .help = "share of preemptions that come in bursts (from the trace, or 0.5)"},
     {.name = "outage",
      .value = "DURATION",

@@ -5,12 +5,15 @@
 #include "base/table.h"
 #include "cli/commands.h"
 #include "cli/knowledge_source.h"
+#include "cli/way_words.h"
 #include "job/described_fleet.h"
 #include "market/catalog.h"
+#include "plan/supply.h"
 #include "workload/evaluate.h"
 #include "workload/observed.h"
 #include "workload/probed_links.h"
 #include "workload/scaling.h"
+#include "workload/shipped_profiles.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +59,7 @@ static void put_cell_json(struct tm_jsonout *json, const struct tm_evaluation_ce
 }
 
 /* Nothing of the file was learned: the whole in three figures, and every cell. */
-static void print_untrained_json(struct tm_cli *cli, const struct tm_evaluation *evaluation)
+static void print_untrained_json(struct tm_cli *cli, const struct tm_evaluation *evaluation, size_t passed_over)
 {
     const struct tm_errors *overall = &evaluation->overall;
     struct tm_jsonout json;
@@ -70,6 +73,7 @@ static void print_untrained_json(struct tm_cli *cli, const struct tm_evaluation 
     tm_jsonout_number(&json, "in80_percent", overall->inside80_percent);
     tm_jsonout_number(&json, "bias_percent", overall->bias_percent);
     tm_jsonout_end(&json);
+    tm_jsonout_integer(&json, "passed_over", (int64_t)passed_over);
     tm_jsonout_list(&json, "by");
     for (size_t i = 0; i < evaluation->network_count; i++)
         put_errors_json(&json, NULL, &evaluation->networks[i].errors, evaluation->networks[i].network);
@@ -81,11 +85,12 @@ static void print_untrained_json(struct tm_cli *cli, const struct tm_evaluation 
     tm_jsonout_end(&json);
 }
 
-static void print_json(struct tm_cli *cli, enum tm_split split, const struct tm_evaluation *evaluation)
+static void print_json(struct tm_cli *cli, enum tm_split split, const struct tm_evaluation *evaluation,
+                       size_t passed_over)
 {
     struct tm_jsonout json;
     if (split == TM_SPLIT_UNTRAINED) {
-        print_untrained_json(cli, evaluation);
+        print_untrained_json(cli, evaluation, passed_over);
         return;
     }
     tm_jsonout_init(&json, &cli->out);
@@ -115,7 +120,8 @@ static void add_errors(struct tm_table *table, const char *name, const struct tm
     if (memory && errors->memory_cells == 0) tm_table_add(table, "-");
 }
 
-static int print_table(struct tm_cli *cli, const struct tm_evaluation *evaluation, struct tm_error *e)
+static int print_table(struct tm_cli *cli, const struct tm_evaluation *evaluation, size_t passed_over,
+                       struct tm_error *e)
 {
     static const struct tm_column columns[] = {{"NETWORK", TM_LEFT, 0}, {"CELLS", TM_RIGHT, 0}, {"MAPE", TM_RIGHT, 0},
                                                {"MEDIAN", TM_RIGHT, 1}, {"P90", TM_RIGHT, 1},   {"BIAS", TM_RIGHT, 2},
@@ -129,6 +135,9 @@ static int print_table(struct tm_cli *cli, const struct tm_evaluation *evaluatio
     add_errors(&table, "GPU-bound", &evaluation->gpu_bound, memory);
     add_errors(&table, "(naive sum)", &evaluation->naive, memory);
     int rc = tm_table_print(&table, &cli->term, &cli->out, e);
+    if (rc == 0 && passed_over > 0)
+        tm_text_printf(&cli->out, "%zu %s a measured time %s passed over.\n", passed_over,
+                       passed_over == 1 ? "row without" : "rows without", passed_over == 1 ? "was" : "were");
     tm_table_deinit(&table);
     return rc;
 }
@@ -139,30 +148,36 @@ static int evaluate(struct tm_cli *cli, const char *path, struct tm_error *e)
     struct tm_profile profile;
     struct tm_gpu_figures *gpus = NULL;
     struct tm_compute_model known;
-    struct tm_knowledge_names names = {cli->env, &profile};
+    struct tm_profile shipped;
+    struct tm_knowledge_names names = {.env = cli->env, .profile = &profile};
     struct tm_evaluation *evaluation = tm_calloc(1, sizeof *evaluation);
     if (evaluation == NULL) return tm_error_nomem(e);
     tm_catalog_init(&catalog);
     tm_profile_init(&profile);
+    tm_profile_init(&shipped);
     int rc = tm_catalog_load(cli->env, &catalog, e);
     if (rc == 0) rc = tm_profile_load(cli->env, path, &profile, e);
+    if (rc == 0) rc = tm_shipped_profiles(&shipped, e);
     bool runs = profile.run_count > 0 && profile.step_count == 0;
     int split = runs ? TM_SPLIT_LEAVE_ONE_BANDWIDTH : TM_SPLIT_TWO_BATCHES;
     if (rc == 0) rc = tm_given_choice(cli, "split", &split, e);
     if (rc == 0 && !runs && split == TM_SPLIT_LEAVE_ONE_BANDWIDTH)
         rc = tm_error_set(e, TM_EUSAGE, "--split leave-one-bandwidth is for data-parallel runs, and %s has none", path);
+    if (split == TM_SPLIT_UNTRAINED) names.shipped = &shipped;
     if (rc == 0 && !runs) rc = tm_knowledge_step_gpus(&catalog, &profile, path, tm_given_text(cli, "gpu"), &gpus, e);
     if (rc == 0) rc = tm_knowledge_shipped(cli->env, &catalog, &known, e);
     if (rc == 0)
         rc = runs ? tm_evaluate_runs(&profile, (enum tm_split)split, evaluation, e)
                   : tm_evaluate_steps(&profile, (enum tm_split)split, gpus, &known, tm_knowledge_step_model, &names,
                                       evaluation, e);
+    if (rc == 0 && names.no_memory) rc = tm_error_nomem(e);
     if (rc == 0 && cli->json)
-        print_json(cli, (enum tm_split)split, evaluation);
+        print_json(cli, (enum tm_split)split, evaluation, profile.passed_over);
     else if (rc == 0)
-        rc = print_table(cli, evaluation, e);
+        rc = print_table(cli, evaluation, profile.passed_over, e);
     tm_evaluation_deinit(evaluation);
     tm_profile_deinit(&profile);
+    tm_profile_deinit(&shipped);
     tm_free(gpus);
     tm_catalog_deinit(&catalog);
     tm_free(evaluation);
@@ -190,18 +205,6 @@ static int read_layout(const char *text, struct tm_predict_request *request, str
     request->pipelines = (int)pipelines;
     request->stages = (int)stages;
     return 0;
-}
-
-static bool needs_own_engine(const struct tm_prediction *p)
-{
-    return p->zero > 0 || p->tensor > 1;
-}
-
-static const char *way_name(const struct tm_prediction *p)
-{
-    if (p->tensor > 1) return "tensor";
-    if (p->zero > 0) return "sharded";
-    return p->stages > 1 ? "pipeline" : "data";
 }
 
 static void write_shares(struct tm_jsonout *json, const struct tm_prediction *p, const struct tm_described_fleet *fleet)
@@ -249,12 +252,7 @@ static void print_prediction_json(struct tm_cli *cli, const struct tm_model *mod
     tm_jsonout_string(&json, "input", model->input);
     tm_jsonout_string(&json, "precision", tm_precision_names[precision]);
     tm_jsonout_bool(&json, "recompute", p->recompute);
-    tm_jsonout_object(&json, "parallel");
-    tm_jsonout_string(&json, "way", way_name(p));
-    tm_jsonout_integer(&json, "zero", p->zero);
-    tm_jsonout_integer(&json, "tensor", p->tensor > 1 ? p->tensor : 1);
-    tm_jsonout_bool(&json, "own_engine", needs_own_engine(p));
-    tm_jsonout_end(&json);
+    tm_way_put_json(&json, p);
     if (smallest != NULL) tm_jsonout_string(&json, "smallest_that_fits", smallest[0] != '\0' ? smallest : NULL);
     tm_jsonout_list(&json, "memory_gib");
     for (int s = 0; s < p->stages; s++)
@@ -302,20 +300,6 @@ static void print_shares(struct tm_text *out, const struct tm_prediction *p, con
     }
 }
 
-static void print_way(struct tm_text *out, const struct tm_prediction *p)
-{
-    static const char *const sharded[] = {"", "optimizer states sharded (ZeRO 1)",
-                                          "optimizer states and gradients sharded (ZeRO 2)",
-                                          "weights sharded, too (ZeRO 3, FSDP)"};
-    tm_text_puts(out, "  parallel     ");
-    if (p->tensor > 1)
-        tm_text_printf(out, "%d GPUs of an instance compute a stage together (tensor parallel)", p->tensor);
-    if (p->tensor > 1 && p->pipelines > 1) tm_text_puts(out, ", ");
-    if (p->pipelines > 1 || p->tensor <= 1) tm_text_puts(out, p->stages > 1 ? "pipelines" : "data parallel");
-    if (p->zero > 0) tm_text_printf(out, ", %s", sharded[p->zero]);
-    tm_text_puts(out, needs_own_engine(p) ? "; needs an engine of your own\n" : "\n");
-}
-
 static void print_prediction(struct tm_cli *cli, const struct tm_model *model, const struct tm_prediction *p,
                              const struct tm_described_fleet *fleet, enum tm_precision precision, int batch)
 {
@@ -329,7 +313,9 @@ static void print_prediction(struct tm_cli *cli, const struct tm_model *model, c
     tm_text_printf(out, "  layout       %d pipelines x %d stages, %d micro-batches of %d, activations %s\n",
                    p->pipelines, p->stages, p->micro_batches, p->micro_batch, p->recompute ? "recomputed" : "kept");
     print_shares(out, p, fleet);
-    print_way(out, p);
+    tm_text_puts(out, "  parallel     ");
+    tm_way_put_words(out, p);
+    tm_text_puts(out, tm_way_needs_own_engine(p) ? "; needs an engine of your own\n" : "\n");
     tm_text_printf(out, "  step         %.4g s (80%%: %.4g - %.4g)\n", p->step_s.mean, p->step_s.p10, p->step_s.p90);
     if (p->sustained_s > 1.02 * p->step_s.mean)
         tm_text_printf(out, "  in the end   %.4g s, once the links' burst is used up (%s)\n", p->sustained_s,
@@ -392,31 +378,36 @@ struct tm_knowledge_source tm_cmd_source(const struct tm_cli *cli)
                                         .network = tm_given_text(cli, "network")};
 }
 
-static const char *const parallel_names[] = {"any", "data", "sharded", "tensor", NULL};
-
 /* Beside data parallel and pipelines; a layout that was asked for is one of those. */
 static int read_ways(struct tm_cli *cli, struct tm_predict_request *request, struct tm_error *e)
 {
-    static const unsigned ways[] = {TM_WAY_SHARDED | TM_WAY_TENSOR, 0, TM_WAY_SHARDED, TM_WAY_TENSOR};
-    int choice = 0;
-    int rc = tm_given_choice(cli, "parallel", &choice, e);
-    if (rc == 0 && choice > 1 && request->stages > 0)
+    request->ways = TM_WAY_SHARDED | TM_WAY_TENSOR;
+    int rc = tm_given_ways(cli, &request->ways, e);
+    if (rc == 0 && tm_given(cli, "parallel") && strcmp(tm_given_text(cli, "parallel"), "any") != 0 &&
+        request->ways != 0 && request->stages > 0)
         return tm_error_set(e, TM_EUSAGE, "--parallel %s finds its own layout; leave --layout out",
-                            parallel_names[choice]);
-    if (rc == 0) request->ways = ways[choice];
+                            tm_given_text(cli, "parallel"));
     return rc;
 }
 
-/* Rates that nobody publishes. */
+/* Rates that nobody publishes, and accelerators that nobody has measured. */
+static void print_assumed_of(struct tm_cli *cli, const struct tm_instance_type *type)
+{
+    const char *maker = tm_plan_maker(type);
+    if (type->network_assumed)
+        tm_text_printf(&cli->out, "  network      that of %s is not known: %g Gbit/s is taken, which any cloud gives\n",
+                       type->name, type->network_gbps);
+    if (strcmp(maker, "nvidia") != 0)
+        tm_text_printf(&cli->out, "  accelerator  nobody has measured a %s for us: this is a GPU with the same peaks\n",
+                       type->gpu);
+}
+
 static void print_assumed(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_described_fleet *fleet)
 {
     for (size_t g = 0; g < fleet->group_count; g++)
         for (size_t i = 0; i < catalog->instance_count; i++) {
-            const struct tm_instance_type *type = &catalog->instances[i];
-            if (!type->network_assumed || strcmp(type->name, fleet->names[g]) != 0) continue;
-            tm_text_printf(&cli->out,
-                           "  network      that of %s is not known: %g Gbit/s is taken, which any cloud gives\n",
-                           type->name, type->network_gbps);
+            if (strcmp(catalog->instances[i].name, fleet->names[g]) != 0) continue;
+            print_assumed_of(cli, &catalog->instances[i]);
             break;
         }
 }
@@ -569,7 +560,7 @@ const struct tm_option tm_predict_options[] = {
      .help =
          "ways to try: data parallel and pipelines (data), sharded data parallel, too (sharded), tensor parallel, too "
          "(tensor), or any (without --layout)",
-     .choices = parallel_names},
+     .choices = tm_way_choices},
     {.name = "precision", .value = "NAME", .help = "number format of training", .choices = tm_precision_names},
     {.name = "profile",
      .value = "FILE",

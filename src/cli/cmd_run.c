@@ -1,3 +1,4 @@
+#include "base/address.h"
 #include "base/log.h"
 #include "base/paths.h"
 #include "base/suggest.h"
@@ -18,6 +19,7 @@
 #include "job/provider.h"
 #include "job/run_output.h"
 #include "run/chaos_driver.h"
+#include "run/find_run.h"
 #include "run/run_home.h"
 #include "run/state_folder.h"
 
@@ -44,12 +46,13 @@ const struct tm_option tm_run_command_options[] = {
      .value = "NAME",
      .help = "where the instances come from: local (processes on this machine that follow a trace), hosts (machines of "
              "yours, over ssh), slurm (one-node jobs in its partitions), kubernetes (pods), aws (VMs of EC2), "
-             "gcp (VMs of Compute Engine), skypilot (clusters that it rents) or join (machines that join by a ticket: "
+             "gcp (VMs of Compute Engine), azure (VMs of Azure), skypilot (clusters that it rents) or join (machines "
+             "that join by a ticket: "
              "tidemill ticket)",
      .choices = tm_job_cloud_names},
     {.name = "hosts",
      .value = "FILE",
-     .help = "of cloud hosts: a list, one a line: [user@]host[:port] [slots=N or gpus=N] [max_slots=N]"},
+     .help = "cloud hosts, with this list, one a line: [user@]host[:port] [slots=N or gpus=N] [max_slots=N]"},
     {.name = "trace", .value = "TRACE", .help = "the trace to replay: a file, or hadp, hasp, ladp, lasp"},
     {.name = "from", .value = "TIME", .help = "where in the trace the replay starts"},
     {.name = "to", .value = "TIME", .help = "where in the trace the replay ends"},
@@ -167,10 +170,12 @@ static int add_kind(struct tm_cli *cli, void *context, const char *value, struct
                         suggest.best != NULL ? "?" : "");
 }
 
-static int keep_text(struct run *run, const char *option, const char **out, struct tm_error *e)
+static int keep_address(struct run *run, const char *option, const char **out, struct tm_error *e)
 {
     const char *given = tm_given_text(run->cli, option);
     if (given == NULL) return 0;
+    int rc = tm_address_check_given(given, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "--%s", option);
     *out = tm_arena_strdup(&run->settings.job.arena, given);
     return *out == NULL ? tm_error_nomem(e) : 0;
 }
@@ -199,7 +204,7 @@ static int refuse_emulation(struct run *run, struct tm_error *e)
 /* A port that others are to know, and not a word on where instances come from: they dial in. */
 static bool dials_in(const struct run *run)
 {
-    static const char *const keys[] = {"cloud", "fleet.trace", "fleet.losses", "fleet.hosts"};
+    static const char *const keys[] = {"cloud", "fleet.trace", "fleet.losses", "fleet.hosts", "hosts"};
     const struct tm_job *job = &run->settings.job;
     const char *listen = tm_given(run->cli, "listen") ? tm_given_text(run->cli, "listen") : "";
     const char *port = strrchr(listen, ':');
@@ -208,6 +213,15 @@ static bool dials_in(const struct run *run)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (tm_job_says(job, keys[i])) return false;
     return job->fleet.pools.count == 0;
+}
+
+/* A dry run of these asks nobody where it is reached: nothing is rented. */
+static bool rents_vms(const struct tm_job *job)
+{
+    static const char *const clouds[] = {"aws", "gcp", "azure"};
+    for (size_t i = 0; i < sizeof clouds / sizeof *clouds; i++)
+        if (strcmp(tm_job_cloud_names[job->cloud], clouds[i]) == 0) return true;
+    return false;
 }
 
 static int read_cloud(struct run *run, struct tm_error *e)
@@ -224,6 +238,8 @@ static int read_cloud(struct run *run, struct tm_error *e)
                          run->dir, tm_job_cloud_names[before]);
     if (rc == 0 && tm_given(run->cli, "hosts"))
         rc = tm_provider_read_hosts(run->cli->env, tm_given_text(run->cli, "hosts"), job, e);
+    if (rc == 0) rc = tm_provider_heed_hosts(job, tm_given(run->cli, "cloud") || run->resumed, e);
+    if (rc == 0) rc = tm_job_check_sky(job, e);
     return rc == 0 ? refuse_emulation(run, e) : rc;
 }
 
@@ -273,13 +289,14 @@ static int read_options(struct run *run, struct tm_error *e)
     if (tm_given(cli, "no-preemptions")) s->no_losses = true;
     if (tm_given(cli, "netns")) s->netns = true;
     if (tm_given(cli, "tls")) s->tls = true;
-    rc = keep_text(run, "listen", &s->listen, e);
-    if (rc == 0) rc = keep_text(run, "advertise", &s->advertise, e);
+    rc = keep_address(run, "listen", &s->listen, e);
+    if (rc == 0) rc = keep_address(run, "advertise", &s->advertise, e);
     if (rc != 0) return rc;
     const char *place = run->path != NULL ? run->path : run->dir;
     if (is_detached(run)) rc = tm_detach_check(s, place, e);
     if (rc != 0) return rc;
-    if (is_detached(run) && s->advertise == NULL) s->advertise = "127.0.0.1"; /* the VM says its own */
+    bool unreached = is_detached(run) || (tm_given(cli, "dry-run") && rents_vms(&s->job)); /* the VM says its own */
+    if (unreached && s->advertise == NULL) s->advertise = "127.0.0.1";
     unsay_limit(run);
     rc = tm_provider_settle(cli->env, s, place, e);
     if (rc != 0) return rc;
@@ -332,9 +349,14 @@ static int read_resumed(struct run *run, struct tm_error *e)
         int rc = tm_job_file_load(run->cli->env, run->path, &run->settings, e);
         if (rc != 0) return rc;
     } else if (!tm_given(run->cli, "state") && run->state == NULL) {
-        return tm_error_set(e, TM_EUSAGE, "which run? give its job file, or --state DIR");
+        return tm_error_set(e, TM_EUSAGE, "which run? give its job file, or --state with its folder or name");
     }
-    int rc = find_state(run, e);
+    const char *given = tm_given_text(run->cli, "state");
+    int rc = 0;
+    if (run->state == NULL && given != NULL && strchr(given, '/') == NULL &&
+        !run->cli->env->file_exists(run->cli->env, given))
+        rc = tm_run_find(run->cli->env, given, &run->cli->arena, &run->state, e); /* a name, as for status */
+    if (rc == 0) rc = find_state(run, e);
     if (rc == 0 && tm_run_is_away(run->cli->env, run->dir)) rc = read_away(run, e);
     if (rc != 0 || run->resumed) return rc;
     struct tm_text changes;
@@ -437,8 +459,8 @@ static int supervise(struct run *run, struct tm_error *e)
     int rc = 0;
     open_dashboard(run);
     show_tickets(run);
-    run->alerts = tm_run_alerts_open(run->cli, &run->settings.job, run->dir);
-    run->traces = tm_run_traces_open(run->cli, run->dir);
+    run->alerts = tm_run_alerts_open(run->cli, &run->settings.job, run->dir, run->resumed);
+    run->traces = tm_run_traces_open(run->cli, run->dir, run->resumed);
     run->loggers = tm_run_loggers_open(run->cli, &run->settings, run->dir);
     open_view(run);
     while (rc == 0 && !tm_launch_ended(run->launch)) {
@@ -463,13 +485,24 @@ static void print_summary(struct run *run, const struct tm_run_status *status)
     tm_run_summary_print(status, known ? &predicted : NULL, run->dir, &run->cli->term, &run->cli->out);
 }
 
+/* The program cannot go on with the run, or cannot say how it ended. */
+static void tell_failed(struct run *run, const struct tm_error *e)
+{
+    tm_run_loggers_finish(run->loggers);
+    tm_run_alerts_failed(run->alerts, e->text);
+    tm_run_traces_finish(run->traces);
+}
+
 static int finish(struct run *run, struct tm_error *e)
 {
     struct tm_cli *cli = run->cli;
     struct tm_run_status status;
     struct tm_jsonout json;
     int rc = tm_launch_status(run->launch, &status, e);
-    if (rc != 0) return rc;
+    if (rc != 0) {
+        tell_failed(run, e);
+        return rc;
+    }
     rc = tm_launch_keep(run->launch, &status, e);
     if (run->view != NULL) tm_live_view_finish(run->view, &status);
     if (rc == 0 && cli->json) {
@@ -484,6 +517,16 @@ static int finish(struct run *run, struct tm_error *e)
     tm_run_traces_finish(run->traces);
     tm_run_status_deinit(&status);
     return rc;
+}
+
+/* A job that is over has a result, also where something could not be given back; that stays the error. */
+static int finish_closed(struct run *run, int closed, struct tm_error *e)
+{
+    struct tm_error own = {.text = ""};
+    int rc = finish(run, &own);
+    if (rc != 0 && closed != 0) tm_log(TM_LOG_WARN, "%s", own.text);
+    if (rc != 0 && closed == 0) *e = own;
+    return closed != 0 ? closed : rc;
 }
 
 /* From here on instances are rented; whatever happens, they are given back. */
@@ -505,11 +548,13 @@ static int launch(struct run *run, struct tm_error *e)
     request.call = tm_text_string(&call);
     if (rc == 0) rc = tm_launch_create(run->cli->env, &request, &run->launch, e);
     if (rc == 0) rc = supervise(run, e);
+    bool over = rc == 0;
+    if (!over) tell_failed(run, e);
     rc = tm_launch_close(run->launch, rc, e);
     show_output(run, true);
     if (run->launch != NULL && tm_launch_left(run->launch)[0] != '\0')
         tm_run_alerts_left(run->alerts, tm_launch_left(run->launch));
-    if (rc == 0) rc = finish(run, e);
+    if (over) rc = finish_closed(run, rc, e);
     tm_launch_destroy(run->launch);
     tm_text_deinit(&call);
     return rc;
@@ -551,8 +596,16 @@ static int detach(struct run *run, struct tm_error *e)
 static int make_verdict(struct run *run, struct tm_error *e)
 {
     struct tm_cli *cli = run->cli;
-    int rc = tm_run_plan_make(cli->env, run->dir, &run->settings, &cli->arena, &run->plan, e);
-    if (rc == 0) return tm_verdict_make(&run->settings.job, &run->plan, run->refused, &cli->arena, &run->verdict, e);
+    int rc = tm_provider_ask_prices(cli->env, &run->settings, e);
+    if (rc == 0) rc = tm_run_plan_make(cli->env, run->dir, &run->settings, &cli->arena, &run->plan, e);
+    if (rc == 0) {
+        double own_usd_h = is_detached(run) ? tm_detach_usd_h(&run->settings) : tm_launch_own_usd_h(cli->env);
+        if (is_detached(run) && own_usd_h <= 0)
+            tm_log(TM_LOG_WARN, "what %s costs is not known, and not in the bill; write fleet.aws.coordinator_price",
+                   run->settings.job.fleet.aws.coordinator);
+        tm_run_plan_add_own(&run->plan, own_usd_h);
+        return tm_verdict_make(&run->settings.job, &run->plan, run->refused, &cli->arena, &run->verdict, e);
+    }
     if (rc != -(int)TM_ENONE || !tm_given(cli, "dry-run") || !cli->json) return rc;
     const char *why = tm_arena_strdup(&cli->arena, e->text);
     if (why == NULL) return tm_error_nomem(e);

@@ -44,6 +44,20 @@ struct request {
 
 /* ---- what is asked for ---- */
 
+/* Names end at a comma, but "KEY=..." behind one belongs to the model before it: llama-3.1-8b,lora=16,ctx=2048. */
+static size_t length_of_model(const char *at)
+{
+    size_t length = strcspn(at, ",");
+    while (at[length] == ',') {
+        const char *next = at + length + 1;
+        size_t word = strcspn(next, ",");
+        size_t key = strcspn(next, "=:/");
+        if (key == 0 || key >= word || next[key] != '=') break;
+        length += 1 + word;
+    }
+    return length;
+}
+
 int tm_cmd_each_value(struct tm_cli *cli, const char *name, void *context,
                       int (*add)(struct tm_cli *cli, void *context, const char *value, struct tm_error *e),
                       struct tm_error *e)
@@ -52,9 +66,9 @@ int tm_cmd_each_value(struct tm_cli *cli, const char *name, void *context,
     for (size_t i = 0; rc == 0 && i < cli->given_count; i++) {
         if (strcmp(cli->given[i].option->name, name) != 0) continue;
         const char *at = cli->given[i].value;
-        bool whole = strncmp(at, "gpt:", 4) == 0;
+        bool models = strcmp(name, "model") == 0;
         while (rc == 0 && *at != '\0') {
-            size_t length = whole ? strlen(at) : strcspn(at, ",");
+            size_t length = models ? length_of_model(at) : strcspn(at, ",");
             char *value = tm_arena_strndup(&cli->arena, at, length);
             if (value == NULL) return tm_error_nomem(e);
             if (length > 0) rc = add(cli, context, value, e);
@@ -251,7 +265,7 @@ static void put_pools_json(struct tm_jsonout *json, const struct tm_sim_result *
 {
     tm_jsonout_integer(json, "moves", r->moves);
     tm_jsonout_list(json, "pools");
-    for (int i = 0; i < pools->count; i++) {
+    for (int i = 0; i < pools->count + pools->keeper_count; i++) {
         tm_jsonout_object(json, NULL);
         tm_jsonout_string(json, "pool", pools->list[i].name);
         tm_jsonout_number(json, "instance_hours", r->pools[i].instance_hours);

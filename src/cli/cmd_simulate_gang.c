@@ -1,4 +1,5 @@
-/* tidemill simulate with --work: a job that needs a whole gang at once, and has a deadline (sim/gang.h). */
+/* tidemill simulate with --work: a job that needs a whole gang at once, and has a deadline (sim/gang.h). Each trace is
+ * a job of its own, or, with a job file or a policy that chooses among pools, a pool of one job. */
 #include "base/alloc.h"
 #include "base/jsonout.h"
 #include "base/log.h"
@@ -7,7 +8,8 @@
 #include "base/table.h"
 #include "cli/commands.h"
 #include "cli/knowledge_source.h"
-#include "sim/gang.h"
+#include "job/job_gang.h"
+#include "job/job_simulation.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,14 +22,22 @@ enum { POLICIES_MAX = 8, TRACES_MAX = 1024 };
 static const double SPOT_USD_H = 0.9731;
 static const double ON_DEMAND_USD_H = 3.06;
 
+/* One of both. */
+struct policy {
+    const char *name;
+    const struct tm_deadline_policy *on_one; /* trace */
+    const struct tm_gang_way *among;         /* pools */
+};
+
 struct run {
     const char *trace;
-    const struct tm_deadline_policy *policy;
+    const struct policy *policy;
     struct tm_gang_result result;
 };
 
 struct request {
-    const struct tm_deadline_policy *policies[POLICIES_MAX];
+    struct tm_job_gang *gang; /* pools of one job; NULL: each trace is a job of its own */
+    struct policy policies[POLICIES_MAX];
     size_t policy_count;
     const char *traces[TRACES_MAX];
     size_t trace_count;
@@ -38,30 +48,54 @@ struct request {
 
 /* ---- what is asked for ---- */
 
-static void add_once(struct request *request, const struct tm_deadline_policy *policy)
+static void add_once(struct request *request, struct policy policy)
 {
     for (size_t i = 0; i < request->policy_count; i++)
-        if (request->policies[i] == policy) return;
+        if (strcmp(request->policies[i].name, policy.name) == 0) return;
     request->policies[request->policy_count++] = policy;
+}
+
+static int no_policy(const struct request *request, const struct tm_suggest *suggest, struct tm_error *e)
+{
+    bool known = suggest->best != NULL;
+    return tm_error_set(e, TM_EUSAGE, "--policy: no policy \"%.40s\" for jobs with --work%s%s%s%s; there are %s",
+                        suggest->word, request->gang != NULL ? " and pools" : "", known ? "; did you mean " : "",
+                        known ? suggest->best : "", known ? "?" : "",
+                        request->gang != NULL ? "single, failover, spread, tidemill, oracle"
+                                              : "on-demand, greedy, uniform-progress, oracle-deadline, tidemill");
 }
 
 static int add_policy(struct tm_cli *cli, void *context, const char *name, struct tm_error *e)
 {
     struct request *request = context;
     struct tm_suggest suggest = {.word = name};
-    bool all = strcmp(name, "all") == 0;
+    bool all = strcmp(name, "all") == 0, found = all;
     (void)cli;
     tm_suggest_offer(&suggest, "all");
-    for (const struct tm_deadline_policy *policy = tm_deadline_policies; policy->name != NULL; policy++) {
-        tm_suggest_offer(&suggest, policy->name);
-        if (all || strcmp(name, policy->name) == 0) add_once(request, policy);
+    for (const struct tm_deadline_policy *one = tm_deadline_policies; request->gang == NULL && one->name != NULL;
+         one++) {
+        tm_suggest_offer(&suggest, one->name);
+        if (!all && strcmp(name, one->name) != 0) continue;
+        add_once(request, (struct policy){.name = one->name, .on_one = one});
+        found = true;
     }
-    if (all || tm_deadline_policy_find(name) != NULL) return 0;
-    bool known = suggest.best != NULL;
-    return tm_error_set(e, TM_EUSAGE,
-                        "--policy: no policy \"%.40s\" for jobs with --work%s%s%s; there are on-demand, greedy, "
-                        "uniform-progress, oracle-deadline, tidemill",
-                        name, known ? "; did you mean " : "", known ? suggest.best : "", known ? "?" : "");
+    for (const struct tm_gang_way *way = tm_gang_ways; request->gang != NULL && way->name != NULL; way++) {
+        tm_suggest_offer(&suggest, way->name);
+        if (!all && strcmp(name, way->name) != 0) continue;
+        add_once(request, (struct policy){.name = way->name, .among = way});
+        found = true;
+    }
+    return found ? 0 : no_policy(request, &suggest, e);
+}
+
+/* Policies that only choose among pools make pools of the traces. */
+static int find_pools(struct tm_cli *cli, void *context, const char *name, struct tm_error *e)
+{
+    bool *pools = context;
+    (void)cli;
+    (void)e;
+    *pools = *pools || (tm_gang_way_find(name) != NULL && tm_deadline_policy_find(name) == NULL);
+    return 0;
 }
 
 static int add_trace(struct tm_cli *cli, void *context, const char *path, struct tm_error *e)
@@ -102,42 +136,86 @@ static int refuse_others(const struct tm_cli *cli, struct tm_error *e)
         if (tm_given(cli, others[i]))
             return tm_error_set(e, TM_EUSAGE, "--%s cannot be used with --work: leave one of them out", others[i]);
     }
-    if (!tm_given(cli, "work") || !tm_given(cli, "deadline"))
+    return 0;
+}
+
+static int check_times(const struct tm_cli *cli, const struct tm_gang_options *options, struct tm_error *e)
+{
+    if (!tm_given(cli, "work") || options->deadline_s <= 0)
         return tm_error_set(e, TM_EUSAGE,
                             "a gang's job needs --work and --deadline: tidemill simulate --work 48h "
                             "--deadline 52h TRACE");
     return 0;
 }
 
-static int read_request(struct tm_cli *cli, struct request *request, struct tm_error *e)
+/* Whether the traces, or those of a job file, are pools of one job. */
+static int open_pools(struct tm_cli *cli, struct request *request, struct tm_error *e)
 {
-    int64_t work_ms = 0, deadline_ms = 0, restart_ms = 360000, start_ms = 0, gang = 1;
-    int rc = refuse_others(cli, e);
-    if (rc == 0) rc = tm_given_time_span(cli, "work", &work_ms, e);
+    bool file = cli->argument_count == 1 && tm_job_simulation_is_job(cli->env, cli->arguments[0]), pools = file;
+    int rc = tm_cmd_each_value(cli, "policy", &pools, find_pools, e);
+    if (rc != 0 || !pools) return rc;
+    request->gang = tm_calloc(1, sizeof *request->gang);
+    if (request->gang == NULL) return tm_error_nomem(e);
+    tm_job_gang_init(request->gang);
+    if (!file) return 0;
+    if (tm_given(cli, "trace") || tm_given(cli, "from") || tm_given(cli, "instance"))
+        return tm_error_set(e, TM_EUSAGE, "--%s: fleet.pools of %s says it; change it there",
+                            tm_given(cli, "trace")  ? "trace"
+                            : tm_given(cli, "from") ? "from"
+                                                    : "instance",
+                            cli->arguments[0]);
+    return tm_job_gang_read(cli->env, cli->arguments[0], &cli->arena, request->gang, e);
+}
+
+static bool is_file(const struct request *request)
+{
+    return request->gang != NULL && request->gang->pools != NULL;
+}
+
+static int read_times(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    struct tm_gang_options *options = &request->options;
+    int64_t work_ms = 0, restart_ms = 360000, start_ms = 0, gang = 1;
+    int64_t deadline_ms = is_file(request) ? (int64_t)(request->gang->deadline_s * 1000) : 0;
+    if (is_file(request) && request->gang->limit > 0) gang = request->gang->limit;
+    int rc = tm_given_time_span(cli, "work", &work_ms, e);
     if (rc == 0) rc = tm_given_time_span(cli, "deadline", &deadline_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "restart", &restart_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "start-up", &start_ms, e);
     if (rc == 0) rc = tm_given_integer(cli, "gang", 1, TM_TRACE_INSTANCES_MAX, &gang, e);
-    if (rc == 0) rc = read_prices(cli, &request->options, e);
-    if (rc == 0) rc = tm_cmd_each_value(cli, "policy", request, add_policy, e);
-    if (rc == 0 && request->policy_count == 0) rc = add_policy(cli, request, "all", e);
-    if (rc == 0) rc = tm_cmd_each_value(cli, "trace", request, add_trace, e);
-    for (size_t i = 0; rc == 0 && i < cli->argument_count; i++)
-        rc = add_trace(cli, request, cli->arguments[i], e);
-    if (rc == 0 && request->trace_count == 0)
-        rc = tm_error_set(e, TM_EUSAGE, "which trace? tidemill simulate --work 48h --deadline 52h TRACE");
-    if (rc != 0) return rc;
-    struct tm_gang_options *options = &request->options;
     options->gang = (int)gang;
     options->work_s = (double)work_ms / 1000;
     options->deadline_s = (double)deadline_ms / 1000;
     options->restart_s = (double)restart_ms / 1000;
     options->start_s = (double)start_ms / 1000;
+    if (rc == 0) rc = check_times(cli, options, e);
     double least_s = options->start_s + options->restart_s + options->work_s;
-    if (least_s > options->deadline_s)
+    if (rc == 0 && least_s > options->deadline_s)
         tm_log(TM_LOG_WARN, "even on-demand instances need %.4g h: a deadline of %.4g h cannot be guaranteed",
                least_s / 3600, options->deadline_s / 3600);
-    return 0;
+    return rc;
+}
+
+static int read_traces(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    if (is_file(request)) return add_trace(cli, request, cli->arguments[0], e);
+    int rc = tm_cmd_each_value(cli, "trace", request, add_trace, e);
+    for (size_t i = 0; rc == 0 && i < cli->argument_count; i++)
+        rc = add_trace(cli, request, cli->arguments[i], e);
+    if (rc == 0 && request->trace_count == 0)
+        rc = tm_error_set(e, TM_EUSAGE, "which trace? tidemill simulate --work 48h --deadline 52h TRACE");
+    return rc;
+}
+
+static int read_request(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    int rc = refuse_others(cli, e);
+    if (rc == 0) rc = open_pools(cli, request, e);
+    if (rc == 0) rc = read_times(cli, request, e);
+    if (rc == 0 && !is_file(request)) rc = read_prices(cli, &request->options, e);
+    if (rc == 0) rc = tm_cmd_each_value(cli, "policy", request, add_policy, e);
+    if (rc == 0 && request->policy_count == 0) rc = add_policy(cli, request, "all", e);
+    return rc == 0 ? read_traces(cli, request, e) : rc;
 }
 
 /* ---- the simulations ---- */
@@ -152,8 +230,8 @@ static int simulate_trace(struct tm_cli *cli, struct request *request, const cha
     if (rc == 0) rc = tm_given_duration(cli, "from", &options.from_ms, e);
     for (size_t i = 0; rc == 0 && i < request->policy_count; i++) {
         struct run *run = &request->runs[request->run_count];
-        *run = (struct run){.trace = path, .policy = request->policies[i]};
-        rc = tm_gang_simulate(&trace, run->policy, &options, &run->result, e);
+        *run = (struct run){.trace = path, .policy = &request->policies[i]};
+        rc = tm_gang_simulate(&trace, run->policy->on_one, &options, &run->result, e);
         if (rc != 0) rc = tm_error_wrap(e, rc, "%s", path);
         if (rc == 0) request->run_count++;
     }
@@ -161,12 +239,10 @@ static int simulate_trace(struct tm_cli *cli, struct request *request, const cha
     return rc;
 }
 
-static int simulate_all(struct tm_cli *cli, struct request *request, struct tm_error *e)
+static int simulate_traces(struct tm_cli *cli, struct request *request, struct tm_error *e)
 {
     struct tm_progress progress;
     int rc = 0;
-    request->runs = tm_calloc(request->trace_count * request->policy_count, sizeof *request->runs);
-    if (request->runs == NULL) return tm_error_nomem(e);
     tm_progress_start(&progress, cli->env, tm_term_detect(cli->env, STDERR_FILENO, TM_COLOR_NEVER), "simulating",
                       (int64_t)request->trace_count);
     for (size_t i = 0; rc == 0 && i < request->trace_count; i++) {
@@ -177,9 +253,66 @@ static int simulate_all(struct tm_cli *cli, struct request *request, struct tm_e
     return rc;
 }
 
+static int load_pools(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    struct tm_job_gang *gang = request->gang;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && !is_file(request) && i < request->trace_count; i++) {
+        struct tm_trace trace;
+        tm_trace_init(&trace);
+        rc = tm_cmd_load_trace(cli, request->traces[i], &trace, e);
+        if (rc == 0) rc = tm_job_gang_add(gang, request->traces[i], &trace, request->options.spot_usd_h, e);
+        if (rc == 0) rc = tm_given_duration(cli, "from", &gang->list[i].from_ms, e);
+        tm_trace_deinit(&trace);
+    }
+    return rc;
+}
+
+/* Prices of options count for all pools. */
+static int settle_pools(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    struct tm_job_gang *gang = request->gang;
+    tm_job_gang_settle(gang, request->options.gang);
+    if (!is_file(request)) return 0;
+    struct tm_gang_options *options = &request->options;
+    options->on_demand_usd_h = gang->on_demand_usd_h;
+    options->spot_start_s = gang->spot_start_s;
+    int rc = tm_given_number(cli, "on-demand-price", 0, 1e6, &options->on_demand_usd_h, e);
+    for (int i = 0; rc == 0 && i < gang->count; i++)
+        rc = tm_given_number(cli, "spot-price", 0, 1e6, &gang->list[i].usd_h, e);
+    if (rc == 0 && isnan(options->on_demand_usd_h))
+        rc = tm_error_set(e, TM_EINPUT,
+                          "%s: no on-demand price of its instance type is known; give --on-demand-price, or a pool "
+                          "with market: on-demand",
+                          cli->arguments[0]);
+    return rc;
+}
+
+static int simulate_pools(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    int rc = load_pools(cli, request, e);
+    if (rc == 0) rc = settle_pools(cli, request, e);
+    struct tm_gang_pools pools = tm_job_gang_pools(request->gang);
+    request->trace_count = 1; /* job */
+    for (size_t i = 0; rc == 0 && i < request->policy_count; i++) {
+        struct run *run = &request->runs[request->run_count];
+        *run = (struct run){.trace = is_file(request) ? request->traces[0] : "pools", .policy = &request->policies[i]};
+        rc = tm_gang_simulate_pools(&pools, run->policy->among, &request->options, &run->result, e);
+        if (rc == 0) request->run_count++;
+    }
+    return rc;
+}
+
+static int simulate_all(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    request->runs = tm_calloc(request->trace_count * request->policy_count, sizeof *request->runs);
+    if (request->runs == NULL) return tm_error_nomem(e);
+    return request->gang != NULL ? simulate_pools(cli, request, e) : simulate_traces(cli, request, e);
+}
+
 /* ---- answers ---- */
 
-static double mean_usd(const struct request *request, const struct tm_deadline_policy *policy, int *out_late)
+static double mean_usd(const struct request *request, const struct policy *policy, int *out_late)
 {
     double sum = 0;
     *out_late = 0;
@@ -195,6 +328,20 @@ static double mean_usd(const struct request *request, const struct tm_deadline_p
 static void put_rounded(struct tm_jsonout *json, const char *key, double value)
 {
     tm_jsonout_number(json, key, round(value * 1e6) / 1e6);
+}
+
+static void put_pools(struct tm_jsonout *json, const struct tm_job_gang *gang, const struct tm_gang_result *r)
+{
+    tm_jsonout_integer(json, "moves", r->moves);
+    tm_jsonout_list(json, "pools");
+    for (int i = 0; i <= gang->count; i++) {
+        tm_jsonout_object(json, NULL);
+        tm_jsonout_string(json, "pool", i < gang->count ? gang->names[i] : gang->on_demand_name);
+        put_rounded(json, "instance_hours", r->pools[i].instance_hours);
+        put_rounded(json, "bill_usd", r->pools[i].bill_usd);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
 }
 
 static void put_run(struct tm_jsonout *json, const struct request *request, const struct run *run)
@@ -228,6 +375,7 @@ static void put_run(struct tm_jsonout *json, const struct request *request, cons
     tm_jsonout_null(json, "max");
     tm_jsonout_end(json);
     tm_jsonout_bool(json, "trace_ended", r->trace_ended);
+    if (request->gang != NULL) put_pools(json, request->gang, r);
     tm_jsonout_end(json);
 }
 
@@ -243,9 +391,9 @@ static void print_json(struct tm_cli *cli, const struct request *request)
     tm_jsonout_list(&json, "means");
     for (size_t i = 0; i < request->policy_count; i++) {
         int late;
-        double usd = mean_usd(request, request->policies[i], &late);
+        double usd = mean_usd(request, &request->policies[i], &late);
         tm_jsonout_object(&json, NULL);
-        tm_jsonout_string(&json, "policy", request->policies[i]->name);
+        tm_jsonout_string(&json, "policy", request->policies[i].name);
         put_rounded(&json, "bill_usd", usd);
         tm_jsonout_integer(&json, "late", late);
         tm_jsonout_end(&json);
@@ -273,6 +421,20 @@ static void add_run_row(struct tm_table *table, const struct run *run)
     tm_table_add(table, "%s", r->deadline_met ? "yes" : "no");
 }
 
+static void print_prices(struct tm_cli *cli, const struct request *request)
+{
+    double least = request->options.spot_usd_h, most = least;
+    for (int i = 0; is_file(request) && i < request->gang->count; i++) {
+        double usd_h = request->gang->list[i].usd_h;
+        least = i == 0 ? usd_h : fmin(least, usd_h);
+        most = i == 0 ? usd_h : fmax(most, usd_h);
+    }
+    tm_text_printf(&cli->out, "\nPrices per instance-hour: spot $%g", least);
+    if (most > least) tm_text_printf(&cli->out, " to $%g", most);
+    tm_text_printf(&cli->out, ", on-demand $%g. SAVED: compared with on-demand only.\n",
+                   request->options.on_demand_usd_h);
+}
+
 static int print_table(struct tm_cli *cli, const struct request *request, struct tm_error *e)
 {
     static const struct tm_column columns[] = {
@@ -290,14 +452,11 @@ static int print_table(struct tm_cli *cli, const struct request *request, struct
     tm_table_deinit(&table);
     for (size_t i = 0; request->trace_count > 1 && i < request->policy_count; i++) {
         int late;
-        double usd = mean_usd(request, request->policies[i], &late);
+        double usd = mean_usd(request, &request->policies[i], &late);
         tm_text_printf(&cli->out, "%smean of %zu traces, %s: $%.2f, late %d times\n", i == 0 ? "\n" : "",
-                       request->trace_count, request->policies[i]->name, usd, late);
+                       request->trace_count, request->policies[i].name, usd, late);
     }
-    tm_text_printf(&cli->out,
-                   "\n"
-                   "Prices per instance-hour: spot $%g, on-demand $%g. SAVED: compared with on-demand only.\n",
-                   request->options.spot_usd_h, request->options.on_demand_usd_h);
+    print_prices(cli, request);
     if (ended) tm_text_puts(&cli->out, "If a trace ends before the job, no spot is available after it.\n");
     return rc;
 }
@@ -312,6 +471,8 @@ int tm_cmd_simulate_gang(struct tm_cli *cli, struct tm_error *e)
         print_json(cli, request);
     else if (rc == 0)
         rc = print_table(cli, request, e);
+    if (request->gang != NULL) tm_job_gang_deinit(request->gang);
+    tm_free(request->gang);
     tm_free(request->runs);
     tm_free(request);
     return rc;

@@ -1,3 +1,4 @@
+#include "base/address.h"
 #include "base/jsonout.h"
 #include "cli/commands.h"
 #include "cli/run_folder.h"
@@ -41,6 +42,8 @@ int tm_cmd_ticket(struct tm_cli *cli, struct tm_error *e)
     if (rc == 0) rc = tm_given_time_span(cli, "valid", &request.valid_ms, e);
     if (rc == 0 && request.valid_ms > TM_OFFICE_VALID_MAX_MS)
         rc = tm_error_set(e, TM_EUSAGE, "--valid: at most 24h: ask for another ticket when it is needed");
+    if (rc == 0 && request.host != NULL && (rc = tm_host_check(request.host, e)) != 0)
+        rc = tm_error_wrap(e, rc, "--host");
     if (rc == 0) rc = tm_run_folder(cli, &dir, e);
     if (rc != 0) return rc;
     request.count = (int)count;

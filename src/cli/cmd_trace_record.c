@@ -3,8 +3,13 @@
 #include "cli/web_tape.h"
 #include "cloud/market_record.h"
 
+#include <string.h>
+
 const struct tm_option tm_trace_record_options[] = {
-    {.name = "pools", .value = "TYPE@ZONE,...", .help = "which: an instance type in a zone, as p3.2xlarge@us-east-1a"},
+    {.name = "pools",
+     .value = "TYPE@ZONE,...",
+     .help = "which: an instance type in a zone, as p3.2xlarge@us-east-1a, g2-standard-4@us-central1-a or "
+             "Standard_NC4as_T4_v3@eastus"},
     {.name = "output",
      .letter = 'o',
      .value = "FILE",
@@ -14,8 +19,9 @@ const struct tm_option tm_trace_record_options[] = {
     {.name = "instances", .value = "N", .help = "how many are asked about (4)"},
     {.name = "score",
      .value = "N",
-     .help = "a place gives them if AWS's placement score is N or more, of 10 (3); without scores always"},
-    {.name = "try", .help = "rent one each time instead, and end it at once: AWS bills a minute of it"},
+     .help = "a place gives them if its score is N or more, of 10 (3): AWS's placement score, ten times Google's "
+             "obtainability; without scores (Azure) always"},
+    {.name = "try", .help = "of AWS: rent one each time instead, and end it at once: a minute of it is billed"},
     {.name = "image", .value = "AMI", .help = "of --try: the image to rent with"},
     TM_TAPE_OPTIONS,
     {.name = NULL},
@@ -42,6 +48,10 @@ static int read_options(struct tm_cli *cli, struct tm_market_pool *pools, struct
     record->image = tm_given(cli, "try") ? tm_given_text(cli, "image") : NULL;
     if (rc == 0 && tm_given(cli, "try") && record->image == NULL)
         rc = tm_error_set(e, TM_EUSAGE, "--try: rent with which image? give --image ami-...");
+    for (size_t i = 0; rc == 0 && tm_given(cli, "try") && i < record->pool_count; i++)
+        if (strcmp(pools[i].cloud, "aws") != 0)
+            rc = tm_error_set(e, TM_EUSAGE, "--try: %s@%s: only AWS can be tried; leave --try out", pools[i].type,
+                              pools[i].zone);
     return rc;
 }
 
@@ -50,10 +60,15 @@ int tm_cmd_trace_record(struct tm_cli *cli, struct tm_error *e)
     struct tm_market_pool pools[TM_MARKET_POOLS_MAX];
     struct tm_market_record record = {.pools = pools, .every_ms = 5 * 60000, .for_ms = 24 * 3600000};
     struct tm_jsonout json;
+    struct tm_catalog catalog;
     size_t rounds = 0;
+    tm_catalog_init(&catalog);
+    record.catalog = &catalog;
     int rc = read_options(cli, pools, &record, e);
+    if (rc == 0) rc = tm_catalog_load(cli->env, &catalog, e);
     if (rc == 0) rc = tm_cmd_open_tape(cli, e);
     if (rc == 0) rc = tm_market_record(cli->env, &record, &rounds, e);
+    tm_catalog_deinit(&catalog);
     if (rc != 0) return rc;
     if (!cli->json) {
         tm_text_printf(&cli->out, "asked %zu times; written:\n", rounds);
@@ -67,6 +82,7 @@ int tm_cmd_trace_record(struct tm_cli *cli, struct tm_error *e)
     tm_jsonout_list(&json, "traces");
     for (size_t i = 0; i < record.pool_count; i++) {
         tm_jsonout_object(&json, NULL);
+        tm_jsonout_string(&json, "cloud", pools[i].cloud);
         tm_jsonout_string(&json, "instance", pools[i].type);
         tm_jsonout_string(&json, "zone", pools[i].zone);
         tm_jsonout_string(&json, "file", pools[i].path);

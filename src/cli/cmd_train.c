@@ -220,6 +220,7 @@ static int load_job(struct tm_cli *cli, struct tm_train_job *out, struct tm_erro
     struct tm_job job;
     tm_job_init(&job);
     int rc = tm_job_load(cli->env, cli->arguments[0], &job, e);
+    if (rc == 0) rc = tm_job_check_sky(&job, e);
     if (rc == 0) rc = tm_train_job_of(&job, &cli->arena, out, e);
     tm_job_deinit(&job);
     return rc;

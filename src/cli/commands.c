@@ -147,8 +147,10 @@ const struct tm_command tm_commands[] = {
             "slack runs out), uniform-progress (on-demand when the job is behind an even pace and there is no spot), "
             "tidemill (the lowest expected cost, given what was learned about spot availability), oracle-deadline (the "
             "cheapest possible, knowing the whole trace). Prices are $0.9731 spot and $3.06 on-demand, unless given or "
-            "taken from --instance; the trace's own are not used. doc/deadlines.md has the mathematics and "
-            "measurements.",
+            "taken from --instance; the trace's own are not used. A job file with pools to choose from, or several "
+            "traces and a policy of single, failover, spread, tidemill, oracle that is only for pools, make one job "
+            "that may be wherever a pool, or pools of one region, have room for the whole gang (--gang, else "
+            "fleet.limit). doc/deadlines.md has the mathematics and measurements.",
         .examples =
             "  tidemill simulate --model parcae/gpt-1.5b --trace hadp\n"
             "  tidemill simulate job.yaml --policy all\n"
@@ -156,7 +158,8 @@ const struct tm_command tm_commands[] = {
             "  tidemill simulate --model gpt2-1.5b --instance p3.2xlarge p3.csv --report report.html\n"
             "  tidemill simulate --model parcae/gpt-1.5b p3.csv --from 5.5h --to 6.5h --plan-log plan.csv\n"
             "  tidemill simulate --model parcae/bert p3.csv --samples 5e6 --deadline 4h\n"
-            "  tidemill simulate --work 48h --deadline 52h --restart 6m zone-a.json zone-b.json\n",
+            "  tidemill simulate --work 48h --deadline 52h --restart 6m zone-a.json zone-b.json\n"
+            "  tidemill simulate --work 48h --deadline 52h --policy single,failover,tidemill a.json b.json\n",
         .options = tm_simulate_options,
         .run = tm_cmd_simulate,
         .files = true,
@@ -200,8 +203,9 @@ const struct tm_command tm_commands[] = {
             "Finds the fleet with the lowest expected cost (or time) to train a number of samples, within a deadline, "
             "a budget, a price per hour and quotas. A fleet is in one region: up to three instance types, several "
             "zones, spot and on-demand. Every GPU instance type of the catalogue is predicted at many counts. Spot "
-            "instances are preempted at random, alone and in bursts of a zone (--mtbf, --trace, else interruption "
-            "bands), which costs the work since the last checkpoint, a restart, and the time until a new instance "
+            "instances are preempted at random, alone and in bursts of a zone (--mtbf, --trace, else what "
+            "is known of their risk), which costs the work since the last checkpoint, a restart, and the time until a "
+            "new instance "
             "joins. The best checkpoint interval is chosen with the fleet; on-demand instances are added if the "
             "deadline needs them, and anchors to hold copies of the state. Integer programs bound how far the answer "
             "can be from the best. JOB is a file as in tidemill-job(5); options override the file.\n\n"
@@ -214,12 +218,13 @@ const struct tm_command tm_commands[] = {
             "(tiering) or with one of the GPU instances on-demand (single-anchor). deepvm-noscale ignores the scaling "
             "curve, cost-first takes the most instances, perf-first the fastest type; tidemill finds what they miss by "
             "their own figures.",
-        .examples = "  tidemill plan --model gpt2-1.5b --samples 5000000 --deadline 24h\n"
-                    "  tidemill plan --model resnet50 --samples 100000000 --budget 50 --objective fastest --cloud aws\n"
-                    "  tidemill plan --model bert-large --samples 20000000 --deadline 12h --trace hadp\n"
-                    "  tidemill plan --profile job.tmprofile --samples 5000000 --deadline 12h\n"
-                    "  tidemill plan job.yaml --quota V100=8,us-east-1:on-demand=2 --emit skypilot\n"
-                    "  tidemill plan --planner deepvm --instances data/deepvm-aws.tmdeepvm --max-hourly 3\n",
+        .examples =
+            "  tidemill plan --model gpt2-1.5b --samples 5000000 --deadline 24h\n"
+            "  tidemill plan --model resnet50 --samples 100000000 --budget 50 --objective fastest --cloud aws\n"
+            "  tidemill plan --model bert-large --samples 20000000 --deadline 12h --instance p3.2xlarge --trace hadp\n"
+            "  tidemill plan --profile job.tmprofile --samples 5000000 --deadline 12h\n"
+            "  tidemill plan job.yaml --quota V100=8,us-east-1:on-demand=2 --emit skypilot\n"
+            "  tidemill plan --planner deepvm --instances data/deepvm-aws.tmdeepvm --max-hourly 3\n",
         .options = tm_plan_options,
         .run = tm_cmd_plan,
     },

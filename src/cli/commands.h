@@ -11,10 +11,12 @@ extern const struct tm_command tm_catalog_subcommands[];
 int tm_cmd_catalog_list(struct tm_cli *cli, struct tm_error *e);
 
 extern const struct tm_command tm_cloud_subcommands[];
-/* For commands with the same filters: does --gpu allow a GPU by any of its names ("" for none)? And: is every word of
+/* For commands with the same filters: does --gpu allow an instance, by any name of its GPU ("none" for none), with
+ * their number (T4:4) or without? And: is every word of
  * --cloud,
  * --region, --zone, --instance and --gpu in the catalogue? One that is not is an error with a suggestion. */
-bool tm_filter_gpu_matches(const struct tm_cli *cli, const struct tm_catalog *catalog, const char *name);
+bool tm_filter_gpu_matches(const struct tm_cli *cli, const struct tm_catalog *catalog,
+                           const struct tm_instance_type *instance);
 int tm_filter_check(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e);
 
 extern const struct tm_command tm_trace_subcommands[];

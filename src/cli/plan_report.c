@@ -4,6 +4,7 @@
 #include "base/jsonout.h"
 #include "base/table.h"
 #include "base/units.h"
+#include "cli/way_words.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -105,18 +106,20 @@ static bool has_several_types(const struct tm_plan_fleet *fleet)
     return false;
 }
 
-/* It misses the deadline for sure, to two digits. */
-static bool is_hopeless(const struct tm_plan_answer *answer)
+/* It misses the deadline or the budget for sure, to two digits. */
+static bool is_hopeless(const struct tm_plan_report *report, const struct tm_plan_answer *answer)
 {
-    return answer->expectation.p_deadline < 0.005;
+    return answer->expectation.p_deadline < 0.005 ||
+           tm_plan_p_budget(&answer->expectation, report->request->budget_usd) < 0.005;
 }
 
 /* Is it worth a row? Not if it is nearly the same as one above it, nor if it is a mix that one above it beats in both
  * money and time. */
-static bool is_shown(const struct tm_plan_result *result, size_t index)
+static bool is_shown(const struct tm_plan_report *report, size_t index)
 {
+    const struct tm_plan_result *result = report->result;
     const struct tm_plan_answer *answer = &result->answers[index];
-    if (index > 0 && is_hopeless(answer)) return false;
+    if (index > 0 && is_hopeless(report, answer)) return false;
     for (size_t i = 0; i < index; i++) {
         const struct tm_plan_answer *above = &result->answers[i];
         bool beaten = above->expectation.cost_usd.mean <= answer->expectation.cost_usd.mean &&
@@ -179,13 +182,18 @@ static void put_answer_json(struct tm_jsonout *json, const char *key, const char
     tm_jsonout_integer(json, "pipelines", answer->prediction.pipelines);
     tm_jsonout_integer(json, "stages", answer->prediction.stages);
     tm_jsonout_end(json);
+    tm_way_put_json(json, &answer->prediction);
     tm_jsonout_number(json, "samples_per_s", answer->prediction.samples_per_s);
     put_estimate(json, "time_s", &expectation->time_s);
     put_estimate(json, "cost_usd", &expectation->cost_usd);
     tm_jsonout_number(json, "price_usd_h", expectation->usd_h);
     tm_jsonout_number(json, "losses", expectation->losses);
+    const struct tm_plan_trace *trace = tm_plan_trace_of_fleet(report->request, &answer->fleet);
+    if (trace != NULL) tm_jsonout_string(json, "trace", trace->name);
     tm_jsonout_number(json, "checkpoint_interval_s", expectation->checkpoint_interval_s);
     tm_jsonout_number(json, "p_deadline", isfinite(report->request->job.deadline_s) ? expectation->p_deadline : NAN);
+    double budget_usd = report->request->budget_usd;
+    tm_jsonout_number(json, "p_budget", isfinite(budget_usd) ? tm_plan_p_budget(expectation, budget_usd) : NAN);
     tm_jsonout_string(json, "precision", precision_of(report, answer));
     tm_jsonout_integer(json, "micro_batch", answer->prediction.micro_batch);
     tm_jsonout_bool(json, "recompute", answer->prediction.recompute);
@@ -246,6 +254,7 @@ void tm_plan_report_json(struct tm_cli *cli, const struct tm_plan_report *report
         char at[TM_CALENDAR_TEXT_MAX];
         tm_jsonout_string(&json, "prices_asked", tm_calendar_print(report->asked_ms / 1000 * 1000, at));
     }
+    tm_jsonout_integer(&json, "samples", (int64_t)report->request->job.samples);
     tm_jsonout_integer(&json, "batch", report->request->supply.batch);
     tm_jsonout_string(&json, "batch_from", report->batch_from);
     tm_jsonout_string(&json, "input", report->request->supply.model->input);
@@ -260,7 +269,7 @@ void tm_plan_report_json(struct tm_cli *cli, const struct tm_plan_report *report
     }
     tm_jsonout_list(&json, "answers");
     for (size_t i = 0; i < result->count; i++) {
-        if (is_shown(result, i)) put_answer_json(&json, NULL, report->planner, report, &result->answers[i], i == 0);
+        if (is_shown(report, i)) put_answer_json(&json, NULL, report->planner, report, &result->answers[i], i == 0);
     }
     tm_jsonout_end(&json);
     tm_jsonout_list(&json, "others");
@@ -297,8 +306,9 @@ static void add_answer(struct tm_cli *cli, struct tm_table *table, const struct 
     tm_table_add(table, "%d/%d", tm_plan_spot_instances(&answer->fleet), tm_plan_on_demand_instances(&answer->fleet));
     put_anchors(answer, &text);
     add_text(table, &text);
+    tm_way_put_short(&text, &answer->prediction);
+    add_text(table, &text);
     tm_text_deinit(&text);
-    tm_table_add(table, "%dx%d", answer->prediction.pipelines, answer->prediction.stages);
     tm_table_add(table, "%.4g/s", answer->prediction.samples_per_s);
     tm_table_add(table, "%s", expectation->finishes ? duration(expectation->time_s.mean, eta) : "never");
     tm_table_add(table, "%.2f%s", expectation->usd_h, has_assumed_price(&answer->fleet) ? "?" : "");
@@ -308,6 +318,8 @@ static void add_answer(struct tm_cli *cli, struct tm_table *table, const struct 
     else
         tm_table_add(table, "-");
     if (isfinite(report->request->job.deadline_s)) tm_table_add(table, "%.2f", expectation->p_deadline);
+    if (isfinite(report->request->budget_usd))
+        tm_table_add(table, "%.2f", tm_plan_p_budget(expectation, report->request->budget_usd));
     tm_table_add_colored(table, TM_GREEN, "%s", chosen ? (cli->term.utf8 ? "\xE2\x9C\x93" : "*") : "");
 }
 
@@ -343,6 +355,8 @@ static bool is_same_fleet(const struct tm_plan_answer *a, const struct tm_plan_a
            fabs(a->expectation.time_s.mean - b->expectation.time_s.mean) < 1e-3;
 }
 
+static const double WORTH_SAYING = 0.995; /* of a cost: what saves less is the same */
+
 static void put_what_ifs(struct tm_text *out, const struct tm_plan_report *report)
 {
     const struct tm_plan_advice *advice = report->advice;
@@ -350,13 +364,16 @@ static void put_what_ifs(struct tm_text *out, const struct tm_plan_report *repor
     char time[TM_UNITS_TEXT_MAX];
     const struct tm_plan_what_if *later = &advice->more_time;
     const struct tm_plan_what_if *richer = &advice->more_money;
-    tm_text_printf(out, "One more hour (%s in total) would buy ", duration(later->limit, time));
-    if (later->found && !is_same_fleet(&later->answer, best) &&
-        later->answer.expectation.cost_usd.mean < best->expectation.cost_usd.mean)
-        put_fleet_words(out, &later->answer);
-    else
-        tm_text_puts(out, "nothing cheaper");
-    tm_text_printf(out, ".\n10%% more money ($%.2f in total) would buy ", richer->limit);
+    if (later->found) {
+        tm_text_printf(out, "One more hour (%s in total) would buy ", duration(later->limit, time));
+        if (!is_same_fleet(&later->answer, best) &&
+            later->answer.expectation.cost_usd.mean < best->expectation.cost_usd.mean * WORTH_SAYING)
+            put_fleet_words(out, &later->answer);
+        else
+            tm_text_puts(out, "nothing cheaper");
+        tm_text_puts(out, ".\n");
+    }
+    tm_text_printf(out, "10%% more money ($%.2f in total) would buy ", richer->limit);
     if (richer->found && richer->answer.expectation.time_s.mean < advice->fastest_s * (1 - 1e-6))
         put_fleet_words(out, &richer->answer);
     else
@@ -380,6 +397,16 @@ static void put_assumptions(struct tm_cli *cli, const struct tm_plan_report *rep
                    precision_of(report, best), model->input != NULL ? model->input : "",
                    model->input != NULL && model->input[0] ? ", " : "",
                    best->prediction.recompute ? "with" : "without");
+    tm_text_puts(out, "Parallel: ");
+    tm_way_put_words(out, &best->prediction);
+    if (tm_way_needs_own_engine(&best->prediction))
+        tm_text_printf(out, "; that needs an engine of your own, such as %s (--parallel data: what a run does itself)",
+                       best->prediction.tensor > 1 ? "Megatron-LM" : "PyTorch's FSDP or DeepSpeed");
+    tm_text_puts(out, ".\n");
+    if (report->supply->seen.no_precision > 0)
+        tm_text_printf(out, "%zu of the allowed instance types %s left out: no %s mode.\n",
+                       report->supply->seen.no_precision, report->supply->seen.no_precision == 1 ? "is" : "are",
+                       tm_precision_names[report->request->supply.precision]);
     if (report->asked_ms != 0) {
         char at[TM_CALENDAR_TEXT_MAX];
         tm_text_printf(out, "Spot prices of AWS were asked for at %s.\n",
@@ -423,7 +450,8 @@ static void put_words(struct tm_cli *cli, const struct tm_plan_report *report)
         tm_text_printf(out, ": it takes %.0f%% less time than the next kind of fleet",
                        100 * (1 - best->expectation.time_s.mean / result->answers[1].expectation.time_s.mean));
     tm_text_puts(out, ".");
-    if (best->expectation.losses > 0 && isfinite(best->expectation.checkpoint_interval_s))
+    if (best->expectation.losses > 0 && isfinite(best->expectation.losses) &&
+        isfinite(best->expectation.checkpoint_interval_s))
         tm_text_printf(out, " Expected preemptions: %.1f; the best checkpoint interval is %s.",
                        best->expectation.losses, duration(best->expectation.checkpoint_interval_s, interval));
     tm_text_printf(out, " Its step time is limited by %s.\n", best->prediction.limit);
@@ -472,12 +500,14 @@ int tm_plan_report_table(struct tm_cli *cli, const struct tm_plan_report *report
         {"$/h", TM_RIGHT, 1},
         {"TOTAL ($, p10-p90)", TM_RIGHT, 0},
         {"P(deadline)", TM_RIGHT, 0},
+        {"P(budget)", TM_RIGHT, 0},
         {"CHOSEN", TM_LEFT, 0},
     };
     struct tm_column columns[sizeof all / sizeof *all];
     size_t column_count = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        bool asked = strcmp(all[i].title, "P(deadline)") != 0 || isfinite(report->request->job.deadline_s);
+        bool asked = (strcmp(all[i].title, "P(deadline)") != 0 || isfinite(report->request->job.deadline_s)) &&
+                     (strcmp(all[i].title, "P(budget)") != 0 || isfinite(report->request->budget_usd));
         if (asked) columns[column_count++] = all[i];
     }
     const struct tm_plan_result *result = report->result;
@@ -486,9 +516,9 @@ int tm_plan_report_table(struct tm_cli *cli, const struct tm_plan_report *report
     if (report->running != NULL)
         add_answer(cli, &table, report, &report->running->running, "running", report->running->holds);
     for (size_t i = 0; i < result->count; i++) {
-        if (is_shown(result, i)) add_answer(cli, &table, report, &result->answers[i], report->planner, i == 0);
+        if (is_shown(report, i)) add_answer(cli, &table, report, &result->answers[i], report->planner, i == 0);
     }
-    if (report->other != NULL && report->other->count > 0 && !is_hopeless(&report->other->answers[0]))
+    if (report->other != NULL && report->other->count > 0 && !is_hopeless(report, &report->other->answers[0]))
         add_answer(cli, &table, report, &report->other->answers[0], report->other_planner, false);
     int rc = tm_table_print(&table, &cli->term, &cli->out, e);
     tm_table_deinit(&table);
@@ -522,6 +552,11 @@ static void put_empty_supply(const struct tm_plan_report *report, struct tm_text
         tm_text_printf(out, "%sthe GPU of %zu is unknown", join, seen->gpu_unknown);
         join = ", ";
     }
+    if (seen->no_precision > 0) {
+        tm_text_printf(out, "%sthe GPU of %zu has no %s mode", join, seen->no_precision,
+                       tm_precision_names[report->request->supply.precision]);
+        join = ", ";
+    }
     if (seen->unfit > 0)
         tm_text_printf(out, "%sthe model does not fit in the memory of %zu at batch %d", join, seen->unfit,
                        report->request->supply.batch);
@@ -541,6 +576,11 @@ static void put_reason(const struct tm_plan_report *report, struct tm_text *out)
     char time[TM_UNITS_TEXT_MAX];
     if (report->supply->pool_count == 0)
         put_empty_supply(report, out);
+    else if (report->published)
+        tm_text_printf(out,
+                       "; %s takes types that hold the model on one instance and are sold on spot and on demand in one "
+                       "region: there is none",
+                       report->planner);
     else if (report->result->fleets == 0)
         tm_text_puts(out, "; the model does not fit on any of them");
     else if (isfinite(report->relax->both_s))

@@ -22,7 +22,7 @@ static int64_t now_ms(const struct tm_run_alerts *a)
     return a->env->monotonic_ns(a->env) / 1000000;
 }
 
-struct tm_run_alerts *tm_run_alerts_open(struct tm_cli *cli, const struct tm_job *job, const char *dir)
+struct tm_run_alerts *tm_run_alerts_open(struct tm_cli *cli, const struct tm_job *job, const char *dir, bool resumed)
 {
     char logs[TM_STATE_PATH_MAX];
     struct tm_alert_limits limits = {.probability = job->probability, .patience_s = PATIENCE_S};
@@ -36,6 +36,7 @@ struct tm_run_alerts *tm_run_alerts_open(struct tm_cli *cli, const struct tm_job
     tm_state_path(dir, TM_STATE_LOGS, logs);
     a->notifier = tm_notifier_create(cli->env, logs, a->lists, 2, &limits);
     a->client = tm_api_client_create(cli->env, dir);
+    if (a->notifier != NULL && resumed) tm_notifier_go_on(a->notifier);
     if (a->notifier != NULL && a->client != NULL) return a;
     tm_run_alerts_close(a);
     return NULL;
@@ -81,6 +82,13 @@ void tm_run_alerts_left(struct tm_run_alerts *a, const char *words)
 {
     if (a == NULL) return;
     tm_notifier_left(a->notifier, a->job, words);
+    wait_for_all(a);
+}
+
+void tm_run_alerts_failed(struct tm_run_alerts *a, const char *words)
+{
+    if (a == NULL) return;
+    tm_notifier_failed(a->notifier, a->job, words);
     wait_for_all(a);
 }
 

@@ -238,8 +238,9 @@ static void put_bill(struct page *page)
     if (s->instance_count == 0 || !tm_run_status_is_priced(s)) return;
     tm_text_printf(&page->line, "cost %s", money(s->bill_usd, text));
     if (s->on_demand_usd > 0)
-        tm_text_printf(&page->line, ", on-demand %s: %.0f%% less", money(s->on_demand_usd, text),
-                       (1 - s->bill_usd / s->on_demand_usd) * 100);
+        tm_text_printf(&page->line, ", on-demand %s: %.0f%% %s", money(s->on_demand_usd, text),
+                       fabs(1 - s->bill_usd / s->on_demand_usd) * 100,
+                       s->bill_usd > s->on_demand_usd ? "more" : "less");
     if (!isnan(s->spot_usd_h)) tm_text_printf(&page->line, "  (spot %s/h", money(s->spot_usd_h, text));
     if (!isnan(s->spot_usd_h) && !isnan(s->on_demand_usd_h))
         tm_text_printf(&page->line, ", on-demand %s/h", money(s->on_demand_usd_h, text));
@@ -298,12 +299,13 @@ static void stage_title(const struct tm_run_status *s, uint32_t stage, char out[
 }
 
 /* Cells one after another, in as many lines as they need. */
-static void put_cells(struct page *page, const char *title, const uint64_t *ids, size_t count)
+/* `workers` of each instance, where `ids` are those of workers; else 1. */
+static void put_cells(struct page *page, const char *title, const uint64_t *ids, size_t count, uint32_t workers)
 {
     char cell[CELL_MAX];
     put_padded(page, TM_DIM, title, 12);
     for (size_t i = 0; i < count; i++) {
-        enum tm_color color = cell_of(page->status, ids[i], cell);
+        enum tm_color color = cell_of(page->status, tm_instance_of_worker(ids[i], workers), cell);
         if (visible_columns(tm_text_string(&page->line)) + strlen(cell) + 1 > width_of(page)) {
             end_line(page);
             put_padded(page, TM_DIM, "", 12);
@@ -320,7 +322,7 @@ static void put_grid(struct page *page, size_t rows)
     char cell[CELL_MAX];
     size_t widest = 0;
     for (size_t i = 0; i < (size_t)s->pipelines * s->stages; i++) {
-        (void)cell_of(s, s->seats[i], cell);
+        (void)cell_of(s, tm_instance_of_worker(s->seats[i], s->job.workers), cell);
         if (strlen(cell) > widest) widest = strlen(cell);
     }
     for (uint32_t stage = 0; stage < s->stages; stage++) {
@@ -343,7 +345,8 @@ static void put_grid(struct page *page, size_t rows)
         (void)snprintf(title, sizeof title, "pipeline %u", p);
         put_padded(page, TM_DIM, title, 12);
         for (uint32_t stage = 0; stage < s->stages; stage++) {
-            enum tm_color color = cell_of(s, s->seats[(size_t)p * s->stages + stage], cell);
+            uint64_t worker = s->seats[(size_t)p * s->stages + stage];
+            enum tm_color color = cell_of(s, tm_instance_of_worker(worker, s->job.workers), cell);
             put_padded(page, color, cell, widest + 1);
         }
         end_line(page);
@@ -359,7 +362,7 @@ static void put_others(struct page *page, enum tm_seat_kind seat, const char *ti
     for (size_t i = 0; ids != NULL && i < s->instance_count; i++)
         if (tm_run_instance_is_here(&s->instances[i]) && s->instances[i].seat == seat)
             ids[count++] = s->instances[i].id;
-    if (count > 0) put_cells(page, title, ids, count);
+    if (count > 0) put_cells(page, title, ids, count, 1);
     tm_free(ids);
 }
 
@@ -379,12 +382,22 @@ static void put_fleet(struct page *page, size_t rows)
         if (s->durable > 0) tm_text_printf(&page->line, "; step %" PRIu64 " is durable", s->durable);
         end_line(page);
         if (s->stages == 1)
-            put_cells(page, "pipelines", s->seats, s->pipelines);
+            put_cells(page, "pipelines", s->seats, s->pipelines, s->job.workers);
         else
             put_grid(page, rows);
     }
     put_others(page, TM_SEAT_SPARE, "spares");
+    put_others(page, TM_SEAT_KEEPS, "keep copies");
     put_others(page, TM_SEAT_NONE, "joining");
+}
+
+/* With those that keep copies. */
+static uint32_t wanted(const struct tm_run_status *s)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < s->job.pool_count; i++)
+        count += s->pools[i].want;
+    return s->job.pool_count > 0 ? count : s->want_spot + s->want_on_demand;
 }
 
 static void put_counts(struct page *page)
@@ -393,8 +406,7 @@ static void put_counts(struct page *page)
     char text[TM_UNITS_TEXT_MAX];
     tm_text_printf(&page->line, "instances   %u running", s->here);
     if (s->noticed > 0) tm_text_printf(&page->line, ", %u with a notice", s->noticed);
-    if (still_goes(s) && s->want_spot + s->want_on_demand > 0)
-        tm_text_printf(&page->line, ", %u wanted", s->want_spot + s->want_on_demand);
+    if (still_goes(s) && wanted(s) > 0) tm_text_printf(&page->line, ", %u wanted", wanted(s));
     tm_text_printf(&page->line, "; %" PRIu64 " arrived, %" PRIu64 " preempted with notice, %" PRIu64 " without",
                    s->arrivals, s->losses_announced, s->losses_unannounced);
     end_line(page);

@@ -70,8 +70,9 @@ static void put_time_and_bill(const struct tm_run_status *s, const struct tm_run
     if (whole && predicted->run.bill_usd > 0)
         tm_text_printf(out, "; predicted %s", money(predicted->run.bill_usd, text));
     if (s->on_demand_usd > 0)
-        tm_text_printf(out, "; the same instance-seconds on-demand %s: %.0f%% less", money(s->on_demand_usd, text),
-                       (1 - s->bill_usd / s->on_demand_usd) * 100);
+        tm_text_printf(out, "; the same instance-seconds on-demand %s: %.0f%% %s", money(s->on_demand_usd, text),
+                       fabs(1 - s->bill_usd / s->on_demand_usd) * 100,
+                       s->bill_usd > s->on_demand_usd ? "more" : "less");
     tm_text_putc(out, '\n');
 }
 

@@ -72,12 +72,35 @@ static bool find_url(const struct tm_cli *cli, char out[URL_MAX])
     return true;
 }
 
-struct tm_run_traces *tm_run_traces_open(struct tm_cli *cli, const char *dir)
+/* The receivers of HTTP take JSON as they take protobuf; those of gRPC have another port. */
+static void warn_of_protocol(const struct tm_cli *cli)
+{
+    const char *own = variable(cli, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL");
+    const char *protocol = own != NULL ? own : variable(cli, "OTEL_EXPORTER_OTLP_PROTOCOL");
+    if (protocol != NULL && strncmp(protocol, "http/", 5) != 0)
+        tm_log(TM_LOG_WARN, "OTEL_EXPORTER_OTLP_PROTOCOL is %s: traces are sent as http/json, usually to port 4318",
+               protocol);
+}
+
+static int take_record(struct tm_run_traces *t);
+
+/* Spans that ended before the run went on were sent then. */
+static void pass_over(struct tm_run_traces *t)
+{
+    (void)take_record(t);
+    while (tm_otlp_count(t->otlp) > 0) {
+        tm_otlp_write(t->otlp, &t->body);
+        tm_text_clear(&t->body);
+    }
+}
+
+struct tm_run_traces *tm_run_traces_open(struct tm_cli *cli, const char *dir, bool resumed)
 {
     char url[URL_MAX];
     const char *service = variable(cli, "OTEL_SERVICE_NAME");
     const char *headers = variable(cli, "OTEL_EXPORTER_OTLP_TRACES_HEADERS");
     if (!find_url(cli, url)) return NULL;
+    warn_of_protocol(cli);
     struct tm_run_traces *t = tm_calloc(1, sizeof *t);
     if (t == NULL) return NULL;
     t->env = cli->env;
@@ -86,8 +109,9 @@ struct tm_run_traces *tm_run_traces_open(struct tm_cli *cli, const char *dir)
     t->headers = headers != NULL ? headers : variable(cli, "OTEL_EXPORTER_OTLP_HEADERS");
     tm_state_path(dir, TM_STATE_LOGS, t->logs);
     tm_text_init(&t->body, BODY_MAX);
-    t->otlp = tm_otlp_create(service != NULL ? service : "tidemill");
+    t->otlp = tm_otlp_create(service != NULL ? service : "tidemill", variable(cli, "OTEL_RESOURCE_ATTRIBUTES"));
     t->client = tm_api_client_create(cli->env, dir);
+    if (t->otlp != NULL && resumed) pass_over(t);
     if (t->otlp != NULL && t->client != NULL) return t;
     tm_run_traces_close(t);
     return NULL;
@@ -130,20 +154,17 @@ void tm_run_traces_close(struct tm_run_traces *t)
 
 /* ---- sending: by a process of its own, which may take its time ---- */
 
-/* "name=value,name=value", each a line of curl's file; there no other user can read it. */
-static void put_headers(const char *list, struct tm_text *out)
+/* A line of curl's file; there no other user can read it. */
+static int put_header(void *context, const char *name, const char *value)
 {
-    while (list != NULL && *list != '\0') {
-        size_t length = strcspn(list, ",");
-        size_t name = strcspn(list, "=");
-        bool good = name > 0 && name < length && memchr(list, '"', length) == NULL &&
-                    memchr(list, '\\', length) == NULL && memchr(list, '\n', length) == NULL &&
-                    memchr(list, '\r', length) == NULL;
-        if (good)
-            tm_text_printf(out, "header = \"%.*s: %.*s\"\n", (int)name, list, (int)(length - name - 1),
-                           list + name + 1);
-        list += length + (list[length] == ',');
+    struct tm_text *out = context;
+    tm_text_printf(out, "header = \"%s: ", name);
+    for (; *value != '\0'; value++) {
+        if (*value == '"' || *value == '\\') tm_text_putc(out, '\\');
+        tm_text_putc(out, *value);
     }
+    tm_text_puts(out, "\"\n");
+    return 0;
 }
 
 static int start(struct tm_run_traces *t, struct tm_error *e)
@@ -158,7 +179,7 @@ static int start(struct tm_run_traces *t, struct tm_error *e)
                    "url = \"%s\"\ndata-binary = \"@%s\"\nheader = \"Content-Type: application/json\"\nsilent\n"
                    "show-error\nfail\nmax-time = 10\noutput = \"/dev/null\"\n",
                    t->url, body);
-    put_headers(t->headers, &text);
+    (void)tm_otlp_pairs(t->headers, put_header, &text);
     const char *const argv[] = {"curl", "--config", curl, NULL};
     struct tm_process_options options = {.argv = argv, .group = true, .output = log};
     int rc = tm_text_status(&text, e);
@@ -249,13 +270,18 @@ static int take_event(void *context, uint64_t sequence, const Tmw__RecordEvent *
     return rc;
 }
 
-void tm_run_traces_finish(struct tm_run_traces *t)
+static int take_record(struct tm_run_traces *t)
 {
     char record[TM_STATE_PATH_MAX];
+    tm_state_path(t->dir, TM_STATE_RECORD, record);
+    return tm_run_record_each(record, tm_otlp_sequence(t->otlp), SIZE_MAX, take_event, t, NULL);
+}
+
+void tm_run_traces_finish(struct tm_run_traces *t)
+{
     if (t == NULL) return;
     int64_t end_ms = now_ms(t) + LAST_MS;
-    tm_state_path(t->dir, TM_STATE_RECORD, record);
-    (void)tm_run_record_each(record, tm_otlp_sequence(t->otlp), SIZE_MAX, take_event, t, NULL);
+    (void)take_record(t);
     while (!send_step(t) && now_ms(t) < end_ms)
         t->env->sleep_ms(t->env, STEP_MS);
 }

@@ -103,7 +103,7 @@ static void show_offers(struct known *known, bool bands)
         const struct tm_offer *offer = &catalog->offers[i];
         const struct tm_instance_type *instance = &catalog->instances[offer->instance];
         bool priced = bands ? offer->band != TM_BAND_UNKNOWN : offer->spot_usd_h > 0;
-        if (!priced || instance->gpu[0] == '\0' || !tm_filter_gpu_matches(cli, catalog, instance->gpu) ||
+        if (!priced || instance->gpu[0] == '\0' || !tm_filter_gpu_matches(cli, catalog, instance) ||
             !tm_given_matches(cli, "cloud", instance->cloud) || !tm_given_matches(cli, "region", offer->region) ||
             !tm_given_matches(cli, "instance", instance->name))
             continue;

@@ -13,5 +13,7 @@
 
 /* Opens what the options say, before anything is asked. */
 int tm_cmd_open_tape(struct tm_cli *cli, struct tm_error *e);
+/* A process that a replayed command started asks nobody either. */
+int tm_cmd_take_tape(struct tm_cli *cli, struct tm_error *e);
 
 #endif

@@ -10,16 +10,16 @@
 enum { ARENA_MAX = 64 << 20, LAG_TRIES = 10, LAG_MS = 1000, PAGES_MAX = 1000 };
 
 void tm_aws__put_tags(struct tm_ec2_call *call, const char *stem, int number, const char *resource,
-                      const char *const (*tags)[2], size_t count)
+                      const struct tm_vm__tag *tags, size_t count)
 {
     char name[96];
     (void)snprintf(name, sizeof name, "%sTagSpecification.%d.ResourceType", stem, number);
     tm_ec2__put(call, name, resource);
     for (size_t i = 0; i < count; i++) {
         (void)snprintf(name, sizeof name, "%sTagSpecification.%d.Tag.%zu.Key", stem, number, i + 1);
-        tm_ec2__put(call, name, tags[i][0]);
+        tm_ec2__put(call, name, tags[i].name);
         (void)snprintf(name, sizeof name, "%sTagSpecification.%d.Tag.%zu.Value", stem, number, i + 1);
-        tm_ec2__put(call, name, tags[i][1]);
+        tm_ec2__put(call, name, tags[i].value);
     }
 }
 
@@ -77,7 +77,7 @@ static int find_group(const struct tm_aws__place *place, const char *filter, con
 }
 
 static int create_group(const struct tm_aws__place *place, const char *name, const char *vpc,
-                        const char *const (*tags)[2], size_t tag_count, char *out, struct tm_error *e)
+                        const struct tm_vm__tag *tags, size_t tag_count, char *out, struct tm_error *e)
 {
     struct tm_ec2_call call;
     char code[128];
@@ -105,7 +105,7 @@ static int open_group(const struct tm_aws__place *place, const char *group, stru
 }
 
 int tm_aws__make_group(const struct tm_aws__place *place, uint64_t run, const char *subnet,
-                       const char *const (*tags)[2], size_t tag_count, char out[TM_VM_ID_MAX], struct tm_error *e)
+                       const struct tm_vm__tag *tags, size_t tag_count, char out[TM_VM_ID_MAX], struct tm_error *e)
 {
     char name[64];
     char word[24];
@@ -126,6 +126,24 @@ int tm_aws__make_group(const struct tm_aws__place *place, uint64_t run, const ch
                              "sg-...}})");
     (void)snprintf(out, TM_VM_ID_MAX, "%s", group);
     return 0;
+}
+
+int tm_aws__open_port(const struct tm_aws__place *place, const char *group, int port, const char *from,
+                      struct tm_error *e)
+{
+    struct tm_ec2_call call;
+    char code[128];
+    char number[16];
+    (void)snprintf(number, sizeof number, "%d", port);
+    tm_ec2__init(&call, place->aws, place->region, "AuthorizeSecurityGroupIngress");
+    tm_ec2__put(&call, "GroupId", group);
+    tm_ec2__put(&call, "IpPermissions.1.IpProtocol", "tcp");
+    tm_ec2__put(&call, "IpPermissions.1.FromPort", number);
+    tm_ec2__put(&call, "IpPermissions.1.ToPort", number);
+    tm_ec2__put(&call, "IpPermissions.1.IpRanges.1.CidrIp", from);
+    int rc = ask(place, &call, NULL, NULL, 0, code, e);
+    if (strcmp(code, "InvalidPermission.Duplicate") == 0) return 0;
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "fleet.aws.reached_from: opening port %d for %s", port, from);
 }
 
 /* ---- removing ---- */

@@ -6,6 +6,7 @@
 
 #include "cloud/aws_text.h"
 #include "cloud/ec2.h"
+#include "cloud/vm_user_data.h"
 
 struct tm_aws__place {
     struct tm_env *env;
@@ -14,14 +15,18 @@ struct tm_aws__place {
     const char *region; /* NULL: the account's */
 };
 
-/* Tags of one resource, as parameters of a call: pairs of key and value. `stem`: "" or "LaunchTemplateData.". */
+/* Tags of one resource, as parameters of a call. `stem`: "" or "LaunchTemplateData.". */
 void tm_aws__put_tags(struct tm_ec2_call *call, const char *stem, int number, const char *resource,
-                      const char *const (*tags)[2], size_t count);
+                      const struct tm_vm__tag *tags, size_t count);
 
 /* The security group of this run: the one that has its tag, or a new one with these tags. Its members reach each other
  * and whatever is outside; nobody else reaches them. `subnet` NULL: in the default VPC. */
 int tm_aws__make_group(const struct tm_aws__place *place, uint64_t run, const char *subnet,
-                       const char *const (*tags)[2], size_t tag_count, char out[TM_VM_ID_MAX], struct tm_error *e);
+                       const struct tm_vm__tag *tags, size_t tag_count, char out[TM_VM_ID_MAX], struct tm_error *e);
+
+/* Lets this TCP port of its members be reached from there: "203.0.113.7/32". */
+int tm_aws__open_port(const struct tm_aws__place *place, const char *group, int port, const char *from,
+                      struct tm_error *e);
 
 struct tm_aws__beside {
     int removed;

@@ -5,7 +5,6 @@
 #include "cloud/aws_beside.h"
 #include "cloud/aws_check.h"
 #include "cloud/aws_internal.h"
-#include "cloud/aws_user_data.h"
 #include "cloud/rented.h"
 
 #include <inttypes.h>
@@ -14,47 +13,46 @@
 #include <string.h>
 
 enum {
-    SILENCE_MS = 15 * 60000,
-    LIFE_MS = 6 * 24 * 3600000, /* URLs are good for 7 days */
-    URL_S = 7 * 24 * 3600 - 60,
-    PROGRAM_URL_S = 6 * 3600,
     UPLOAD_MS = 10 * 60000,
     OBJECT_MS = 60000,
     TRIES = 6,
     RUN_TRIES = 2, /* a refusal for want of capacity is a 500, too, and no reason to ask on */
-    URL_MAX = 16384,
     ARENA_MAX = 64 << 20,
     REST_MS = 180000,
     REST_EVERY_MS = 5000
 };
 
-static int64_t or_usual(int64_t value, int64_t usual)
-{
-    return value > 0 ? value : usual;
-}
+const struct tm_vm__guest tm_aws__guest = {
+    .cloud = "AWS",
+    .notice = "aws",
+    .put_header = "",
+    .noticed = "    local m=http://169.254.169.254/latest t\n"
+               "    t=$(curl -fsS -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' $m/api/token) &&\n"
+               "        curl -fsS -m 5 -o /dev/null -H \"X-aws-ec2-metadata-token: $t\" "
+               "$m/meta-data/spot/instance-action\n",
+    .power_off = "    shutdown -P now\n", /* which terminates it: InstanceInitiatedShutdownBehavior */
+    .room = 16384};
 
 /* ---- objects ---- */
 
 void tm_aws__make_object(struct tm_aws__cloud *c, size_t at, const char *what, const char *method, char *key,
                          struct tm_aws_request *out)
 {
-    const char *prefix = c->options.prefix;
-    const char *token = at == SIZE_MAX ? "" : c->vms.vms[at].token;
-    (void)snprintf(key, TM_AWS_KEY_MAX, "/%.500s%svm/%s%s%.100s", prefix, prefix[0] != '\0' ? "/" : "", token,
-                   token[0] != '\0' ? "." : "", what);
+    tm_vm_cloud__key(&c->shared, at, what, key, TM_AWS_KEY_MAX);
     *out = (struct tm_aws_request){.aws = c->aws,
                                    .service = "s3",
                                    .region = c->bucket_region[0] != '\0' ? c->bucket_region : NULL,
-                                   .bucket = c->options.bucket,
+                                   .bucket = c->options.common.bucket,
                                    .method = method,
                                    .path = key,
                                    .deadline_ms = OBJECT_MS,
                                    .tries_max = TRIES};
 }
 
-static int put_url(struct tm_aws__cloud *c, size_t at, const char *what, const char *method, int64_t seconds,
-                   struct tm_text *out, struct tm_error *e)
+static int put_url(void *self, size_t at, const char *what, const char *method, int64_t seconds, struct tm_text *out,
+                   struct tm_error *e)
 {
+    struct tm_aws__cloud *c = self;
     struct tm_aws_request request;
     char key[TM_AWS_KEY_MAX];
     tm_aws__make_object(c, at, what, method, key, &request);
@@ -63,46 +61,15 @@ static int put_url(struct tm_aws__cloud *c, size_t at, const char *what, const c
 
 /* ---- renting ---- */
 
-static int print_user_data(struct tm_aws__cloud *c, size_t at, struct tm_text *out, struct tm_error *e)
-{
-    const struct tm_aws_options *o = &c->options;
-    const struct tm_cloud_instance *instance = &c->vms.instances[at];
-    struct tm_text program, ticket_url, log_url;
-    char word[TM_AWS_TICKET_MAX];
-    char name[128];
-    tm_text_init(&program, URL_MAX);
-    tm_text_init(&ticket_url, URL_MAX);
-    tm_text_init(&log_url, URL_MAX);
-    (void)snprintf(name, sizeof name, "program-%s", c->sha256);
-    int rc = o->ticket(o->context, instance->id, instance->kind == TM_INSTANCE_ON_DEMAND, word, e);
-    if (rc == 0) rc = put_url(c, SIZE_MAX, name, "GET", PROGRAM_URL_S, &program, e);
-    if (rc == 0) rc = put_url(c, at, "ticket", "GET", URL_S, &ticket_url, e);
-    if (rc == 0) rc = put_url(c, at, "log", "PUT", URL_S, &log_url, e);
-    const struct tm_aws__user_data data = {.job = o->job,
-                                           .program = tm_text_string(&program),
-                                           .sha256 = c->sha256,
-                                           .ticket = word,
-                                           .ticket_url = tm_text_string(&ticket_url),
-                                           .log_url = tm_text_string(&log_url),
-                                           .variables = o->variables != NULL ? o->variables : "",
-                                           .setup = o->setup,
-                                           .silence_s = or_usual(o->silence_ms, SILENCE_MS) / 1000,
-                                           .life_s = or_usual(o->life_ms, LIFE_MS) / 1000};
-    if (rc == 0) rc = tm_aws__print_user_data(&data, out, e);
-    tm_text_deinit(&program);
-    tm_text_deinit(&ticket_url);
-    tm_text_deinit(&log_url);
-    return rc;
-}
-
 static int put_user_data(struct tm_aws__cloud *c, size_t at, const char *stem, struct tm_ec2_call *call,
                          struct tm_error *e)
 {
     struct tm_text text;
     char name[64];
+    const struct tm_vm__boot boot = {.guest = &tm_aws__guest, .sha256 = c->sha256, .url = put_url, .self = c};
     (void)snprintf(name, sizeof name, "%sUserData", stem);
-    tm_text_init(&text, 4 * TM_AWS_USER_DATA_MAX);
-    int rc = print_user_data(c, at, &text, e);
+    tm_text_init(&text, 4 * tm_aws__guest.room);
+    int rc = tm_vm_cloud__print_boot(&c->shared, at, &boot, &text, e);
     unsigned char *coded = rc == 0 ? tm_alloc(text.length / 3 * 4 + 8) : NULL;
     if (rc == 0 && coded == NULL) rc = tm_error_nomem(e);
     if (rc == 0) {
@@ -112,33 +79,6 @@ static int put_user_data(struct tm_aws__cloud *c, size_t at, const char *stem, s
     tm_free(coded);
     tm_text_deinit(&text);
     return rc;
-}
-
-enum { TAGS = 7, TAGS_OF_RUN = 5 };
-
-struct tags {
-    char until[TM_CALENDAR_TEXT_MAX];
-    char run[24];
-    char pool[16];
-    const char *list[TAGS][2];
-};
-
-/* The first TAGS_OF_RUN are for what is made for the run; at == SIZE_MAX: only those. */
-static void fill_tags(struct tm_aws__cloud *c, size_t at, struct tags *t)
-{
-    const struct tm_aws_options *o = &c->options;
-    int64_t life_ms = or_usual(o->life_ms, LIFE_MS);
-    (void)snprintf(t->run, sizeof t->run, "%016" PRIx64, o->run);
-    (void)snprintf(t->pool, sizeof t->pool, "%d", at == SIZE_MAX ? 0 : c->vms.instances[at].pool);
-    const char *const list[TAGS][2] = {
-        {TM_RENTED_TAG, o->job},
-        {TM_VM_TAG_OWNER, o->owner},
-        {TM_VM_TAG_UNTIL, tm_calendar_print((c->env->now_ms(c->env) + life_ms) / 1000 * 1000, t->until)},
-        {TM_VM_TAG_RUN, t->run},
-        {"Name", o->job},
-        {TM_VM_TAG_POOL, t->pool},
-        {TM_VM_TAG_TOKEN, at == SIZE_MAX ? "" : c->vms.vms[at].token}};
-    memcpy(t->list, list, sizeof list);
 }
 
 /* A zone has a letter behind its region's number. */
@@ -201,15 +141,15 @@ static void put_single(struct tm_aws__cloud *c, const struct tm_cloud_pool *pool
 
 /* A fleet takes user data, group and tags from a launch template alone: one for this VM, which goes as soon as the VM
  * is there. */
-static int put_template(struct tm_aws__cloud *c, size_t at, const struct tags *tags, struct tm_ec2_call *call,
+static int put_template(struct tm_aws__cloud *c, size_t at, const struct tm_vm__tag *tags, struct tm_ec2_call *call,
                         struct tm_error *e)
 {
     static const char stem[] = "LaunchTemplateData.";
-    tm_ec2__put(call, "LaunchTemplateName", c->vms.vms[at].token);
-    tm_aws__put_tags(call, "", 1, "launch-template", tags->list, TAGS);
+    tm_ec2__put(call, "LaunchTemplateName", c->shared.vms.vms[at].token);
+    tm_aws__put_tags(call, "", 1, "launch-template", tags, TM_VM_TAGS);
     put_machine(c, stem, call);
-    tm_aws__put_tags(call, stem, 1, "instance", tags->list, TAGS);
-    tm_aws__put_tags(call, stem, 2, "volume", tags->list, TAGS);
+    tm_aws__put_tags(call, stem, 1, "instance", tags, TM_VM_TAGS);
+    tm_aws__put_tags(call, stem, 2, "volume", tags, TM_VM_TAGS);
     return put_user_data(c, at, stem, call, e);
 }
 
@@ -219,7 +159,7 @@ static int recall_words(struct tm_aws__cloud *c, const char *token, struct tm_te
 {
     struct tm_text all;
     tm_text_init(&all, 2 * TM_AWS_FORM_MAX);
-    int rc = tm_aws__read_form(c, token, &all, e);
+    int rc = tm_vm_cloud__read_words(&c->shared, token, &all, e);
     if (rc == 0) {
         const char *line = strchr(tm_text_string(&all), '\n');
         tm_text_clear(first);
@@ -239,7 +179,7 @@ static int write_words(struct tm_aws__cloud *c, size_t at, const struct tm_text 
     tm_text_puts(&all, tm_text_string(first));
     if (then->length > 0) tm_text_printf(&all, "\n%s", tm_text_string(then));
     int rc = tm_text_status(&all, e);
-    if (rc == 0) rc = tm_aws__write_note(c, at, tm_text_string(&all), e);
+    if (rc == 0) rc = tm_vm_cloud__write_note(&c->shared, at, tm_text_string(&all), e);
     tm_text_deinit(&all);
     return rc;
 }
@@ -247,32 +187,30 @@ static int write_words(struct tm_aws__cloud *c, size_t at, const struct tm_text 
 int tm_aws__make_run(struct tm_aws__cloud *c, size_t at, struct tm_ec2_call *call, struct tm_text *then,
                      struct tm_error *e)
 {
-    struct tm_vm *vm = &c->vms.vms[at];
-    const struct tm_cloud_pool *pool = &c->pools[c->vms.instances[at].pool];
+    struct tm_vm *vm = &c->shared.vms.vms[at];
+    const struct tm_cloud_pool *pool = &c->shared.pools[c->shared.vms.instances[at].pool];
     struct tm_aws__override overrides[TM_AWS_OVERRIDES_MAX];
-    struct tags tags;
-    int64_t now_ms = (c->env->monotonic_ns(c->env) - c->start_ns) / 1000000;
-    size_t count = tm_aws__list_overrides(c, at, now_ms, overrides);
+    struct tm_vm__tag tags[TM_VM_TAGS];
+    size_t count = tm_aws__list_overrides(c, at, tm_vm_cloud__now_ms(&c->shared), overrides);
     tm_ec2__init(call, c->aws, NULL, count > 1 ? "CreateLaunchTemplate" : "RunInstances");
     tm_text_init(then, TM_AWS_FORM_MAX);
     call->request.tries_max = RUN_TRIES;
     if (vm->kept) return recall_words(c, vm->token, &call->form, then, e); /* asked before: the same words */
-    (void)snprintf(vm->token, sizeof vm->token, "tm-%016" PRIx64 "-%016" PRIx64, c->options.run,
-                   c->env->random_u64(c->env));
-    fill_tags(c, at, &tags);
+    tm_vm_cloud__name(&c->shared, at);
+    tm_vm_cloud__tags(&c->shared, at, tags);
     tm_ec2__put(call, "ClientToken", vm->token);
     int rc = 0;
     if (count > 1) {
         struct tm_ec2_call fleet;
-        rc = put_template(c, at, &tags, call, e);
+        rc = put_template(c, at, tags, call, e);
         tm_aws__make_fleet(c, at, overrides, count, &fleet);
         tm_text_puts(then, tm_text_string(&fleet.form));
         tm_ec2__deinit(&fleet);
     } else {
         put_machine(c, "", call);
         put_single(c, pool, call);
-        tm_aws__put_tags(call, "", 1, "instance", tags.list, TAGS);
-        tm_aws__put_tags(call, "", 2, "volume", tags.list, TAGS);
+        tm_aws__put_tags(call, "", 1, "instance", tags, TM_VM_TAGS);
+        tm_aws__put_tags(call, "", 2, "volume", tags, TM_VM_TAGS);
         rc = put_user_data(c, at, "", call, e);
     }
     if (rc == 0) rc = tm_text_status(&call->form, e);
@@ -282,36 +220,43 @@ int tm_aws__make_run(struct tm_aws__cloud *c, size_t at, struct tm_ec2_call *cal
 
 /* ---- the rest of EC2 ---- */
 
-void tm_aws__make_describe(struct tm_aws__cloud *c, struct tm_ec2_call *call)
+void tm_aws__make_describe(struct tm_aws__cloud *c, const char *page, struct tm_ec2_call *call)
 {
     char run[24];
-    (void)snprintf(run, sizeof run, "%016" PRIx64, c->options.run);
+    (void)snprintf(run, sizeof run, "%016" PRIx64, c->options.common.run);
     tm_ec2__init(call, c->aws, NULL, "DescribeInstances");
     tm_ec2__put(call, "Filter.1.Name", "tag:" TM_VM_TAG_RUN);
     tm_ec2__put(call, "Filter.1.Value.1", run);
     tm_ec2__put(call, "MaxResults", "1000");
-    if (c->next_page[0] != '\0') tm_ec2__put(call, "NextToken", c->next_page);
+    if (page[0] != '\0') tm_ec2__put(call, "NextToken", page);
 }
 
 void tm_aws__make_terminate(struct tm_aws__cloud *c, size_t at, struct tm_ec2_call *call)
 {
     tm_ec2__init(call, c->aws, NULL, "TerminateInstances");
-    tm_ec2__put(call, "InstanceId.1", c->vms.vms[at].id);
+    tm_ec2__put(call, "InstanceId.1", c->shared.vms.vms[at].id);
 }
 
-void tm_aws__make_prices(struct tm_aws__cloud *c, struct tm_ec2_call *call)
+int64_t tm_aws__prices_from(struct tm_aws__cloud *c)
 {
-    char now[TM_CALENDAR_TEXT_MAX];
+    int64_t now_ms = tm_vm_cloud__now_ms(&c->shared);
+    return c->shared.vms.begin_utc_ms + tm_vms__unsettled_ms(&c->shared.vms, now_ms);
+}
+
+void tm_aws__make_prices(struct tm_aws__cloud *c, int64_t from_ms, const char *next_page, struct tm_ec2_call *call)
+{
+    char from[TM_CALENDAR_TEXT_MAX];
     char name[32];
     int number = 0;
     tm_ec2__init(call, c->aws, NULL, "DescribeSpotPriceHistory");
     tm_ec2__put(call, "ProductDescription.1", "Linux/UNIX");
-    tm_ec2__put(call, "StartTime", tm_calendar_print(c->env->now_ms(c->env) / 1000 * 1000, now));
-    for (int i = 0; i < c->options.pool_count; i++) {
-        if (c->pools[i].kind != TM_INSTANCE_SPOT) continue;
+    tm_ec2__put(call, "StartTime", tm_calendar_print(from_ms / 1000 * 1000, from));
+    for (int i = 0; i < c->options.common.pool_count; i++) {
+        if (c->shared.pools[i].kind != TM_INSTANCE_SPOT) continue;
         (void)snprintf(name, sizeof name, "InstanceType.%d", ++number);
-        tm_ec2__put(call, name, c->pools[i].type);
+        tm_ec2__put(call, name, c->shared.pools[i].type);
     }
+    if (next_page[0] != '\0') tm_ec2__put(call, "NextToken", next_page);
 }
 
 /* ---- before anything is rented ---- */
@@ -332,7 +277,7 @@ static int find_image(struct tm_aws__cloud *c, struct tm_error *e)
     tm_ec2__put(&call, "Filter.1.Name", "name");
     tm_ec2__put(&call, "Filter.1.Value.1", TM_AWS_IMAGE_NAME);
     tm_arena_init(&arena, ARENA_MAX);
-    int rc = tm_ec2__ask(&call, c->web, &arena, &root, code, e);
+    int rc = tm_ec2__ask(&call, c->shared.web, &arena, &root, code, e);
     const struct tm_xml *one = rc == 0 ? tm_xml_child(root, "imagesSet/item") : NULL;
     for (; one != NULL; one = tm_xml_again(one)) {
         if (strcmp(tm_xml_text(one, "creationDate"), newest) < 0) continue;
@@ -362,88 +307,93 @@ static int judge(struct tm_aws__cloud *c, int rc, struct tm_web_answer *answer, 
     return tm_error_set(e, TM_EINPUT,
                         "bucket %s: the service answers %d %s: %s; `tidemill cloud check aws --bucket "
                         "s3://%s/%s` says more",
-                        c->options.bucket, status, why.code, why.message, c->options.bucket, c->options.prefix);
+                        c->options.common.bucket, status, why.code, why.message, c->options.common.bucket,
+                        c->options.common.prefix);
 }
 
 static int ask_object(struct tm_aws__cloud *c, struct tm_aws_request *request, struct tm_error *e)
 {
     struct tm_web_answer answer;
-    int rc = tm_aws_ask(c->web, request, &answer, e);
+    int rc = tm_aws_ask(c->shared.web, request, &answer, e);
     if (rc == 0 && answer.status >= 300 && answer.region[0] != '\0' && c->bucket_region[0] == '\0' &&
         strcmp(answer.region, tm_aws_region(c->aws)) != 0) { /* it lies elsewhere */
         (void)snprintf(c->bucket_region, sizeof c->bucket_region, "%s", answer.region);
         tm_web_answer_deinit(&answer);
         request->region = c->bucket_region;
-        rc = tm_aws_ask(c->web, request, &answer, e);
+        rc = tm_aws_ask(c->shared.web, request, &answer, e);
     }
     return judge(c, rc, &answer, e);
 }
 
 /* By its hash, so that it is brought once. */
-static int bring_program(struct tm_aws__cloud *c, struct tm_error *e)
+static int bring(struct tm_aws__cloud *c, const char *what, const char *file, char sha256[TM_SHA256_HEX],
+                 struct tm_error *e)
 {
     struct tm_aws_request request;
     char key[TM_AWS_KEY_MAX];
     char name[128];
     const void *data = NULL;
     size_t length = 0;
-    int rc = c->env->file_map(c->env, c->options.program, &data, &length, e);
+    int rc = c->shared.env->file_map(c->shared.env, file, &data, &length, e);
     if (rc != 0) return rc;
-    tm_sha256_hex(data, length, c->sha256);
-    (void)snprintf(name, sizeof name, "program-%s", c->sha256);
+    tm_sha256_hex(data, length, sha256);
+    (void)snprintf(name, sizeof name, "%s-%s", what, sha256);
     tm_aws__make_object(c, SIZE_MAX, name, "HEAD", key, &request);
     rc = ask_object(c, &request, e);
     if (rc == -(int)TM_ENOTFOUND) {
-        tm_log(TM_LOG_INFO, "bringing the program (%zu bytes) to s3://%s%s", length, c->options.bucket, key);
+        tm_log(TM_LOG_INFO, "bringing the %s (%zu bytes) to s3://%s%s", what, length, c->options.common.bucket, key);
         tm_aws__make_object(c, SIZE_MAX, name, "PUT", key, &request);
         request.body = data;
         request.length = length;
         request.deadline_ms = UPLOAD_MS;
         rc = ask_object(c, &request, e);
     }
-    c->env->file_unmap(c->env, data, length);
-    return rc == 0 ? 0 : tm_error_wrap(e, rc, "bringing the program to the bucket");
+    c->shared.env->file_unmap(c->shared.env, data, length);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "bringing the %s to the bucket", what);
 }
 
 static struct tm_aws__place place_of(struct tm_aws__cloud *c)
 {
-    return (struct tm_aws__place){.env = c->env, .aws = c->aws, .web = c->web};
+    return (struct tm_aws__place){.env = c->shared.env, .aws = c->aws, .web = c->shared.web};
 }
 
 static int find_group(struct tm_aws__cloud *c, struct tm_error *e)
 {
-    struct tags tags;
+    struct tm_vm__tag tags[TM_VM_TAGS];
     struct tm_aws__place place = place_of(c);
     if (c->options.security_group != NULL) {
         (void)snprintf(c->group, sizeof c->group, "%.30s", c->options.security_group);
         return 0;
     }
-    fill_tags(c, SIZE_MAX, &tags);
-    return tm_aws__make_group(&place, c->options.run, c->options.subnet, tags.list, TAGS_OF_RUN, c->group, e);
+    tm_vm_cloud__tags(&c->shared, SIZE_MAX, tags);
+    return tm_aws__make_group(&place, c->options.common.run, c->options.subnet, tags, TM_VM_TAGS_OF_RUN, c->group, e);
 }
 
 int tm_aws__prepare(struct tm_aws__cloud *c, struct tm_error *e)
 {
-    int rc = bring_program(c, e);
+    const struct tm_vm_options *o = &c->options.common;
+    int rc = bring(c, "program", o->program, c->sha256, e);
+    if (rc == 0 && o->wheel != NULL) rc = bring(c, "wheel", o->wheel, c->shared.wheel_sha256, e);
     if (rc == 0) rc = find_image(c, e);
     if (rc == 0) rc = tm_aws__find_zones(c, e);
     return rc == 0 ? find_group(c, e) : rc;
 }
 
 /* AWS keeps a group until its VMs have ended for good, which takes a while after it says that they end. */
-void tm_aws__remove_rest(struct tm_aws__cloud *c)
+void tm_aws__remove_rest(void *self)
 {
+    struct tm_aws__cloud *c = self;
     char run[24];
     struct tm_aws__place place = place_of(c);
     struct tm_aws__beside rest = {.left = 1};
     struct tm_error e = {.text = "its VMs have not ended yet"};
-    int64_t end_ns = c->env->monotonic_ns(c->env) + REST_MS * 1000000LL;
-    (void)snprintf(run, sizeof run, "%016" PRIx64, c->options.run);
+    int64_t end_ns = c->shared.env->monotonic_ns(c->shared.env) + REST_MS * 1000000LL;
+    (void)snprintf(run, sizeof run, "%016" PRIx64, c->options.common.run);
     for (int i = 0;; i++) {
         int rc = tm_aws__remove_beside(&place, TM_VM_TAG_RUN, run, &rest, &e);
-        if ((rc == 0 && rest.left == 0) || c->env->monotonic_ns(c->env) >= end_ns) break;
+        if ((rc == 0 && rest.left == 0) || c->shared.env->monotonic_ns(c->shared.env) >= end_ns) break;
         if (i == 0) tm_log(TM_LOG_INFO, "waiting until AWS lets the security group of the job go");
-        c->env->sleep_ms(c->env, i < 5 ? 1000 : REST_EVERY_MS);
+        c->shared.env->sleep_ms(c->shared.env, i < 5 ? 1000 : REST_EVERY_MS);
     }
     if (rest.left > 0)
         tm_log(TM_LOG_WARN,

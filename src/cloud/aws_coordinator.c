@@ -2,9 +2,10 @@
 
 #include "base/alloc.h"
 #include "base/calendar.h"
+#include "cloud/aws_beside.h"
 #include "cloud/aws_internal.h"
-#include "cloud/aws_user_data.h"
 #include "cloud/rented.h"
+#include "wire/hash.h"
 
 #include <inttypes.h>
 #include <openssl/evp.h>
@@ -55,21 +56,22 @@ static int print_coordinator_data(const struct coordinator_data *data, struct tm
 {
     size_t from = out->length;
     tm_text_puts(out, "#!/bin/bash\n# The coordinator of a Tidemill job.\n");
-    tm_aws__put_word(out, "job", data->job);
-    tm_aws__put_word(out, "place", data->place);
-    tm_aws__put_word(out, "program", data->program);
-    tm_aws__put_word(out, "sha256", data->sha256);
-    tm_aws__put_word(out, "log_url", data->log_url);
+    tm_vm__put_word(out, "job", data->job);
+    tm_vm__put_word(out, "place", data->place);
+    tm_vm__put_word(out, "program", data->program);
+    tm_vm__put_word(out, "sha256", data->sha256);
+    tm_vm__put_word(out, "log_url", data->log_url);
     tm_text_printf(out, "life=%" PRId64 "\nport=%d\napi_port=%d\nset --%s%s\n", data->life_s, TM_AWS_COORDINATOR_PORT,
                    TM_AWS_COORDINATOR_API_PORT, data->options[0] != '\0' ? " " : "", data->options);
     tm_text_puts(out, data->variables);
-    tm_text_puts(out, tm_aws__boot_script());
+    tm_vm__put_guest(out, &tm_aws__guest);
+    tm_text_puts(out, tm_vm__boot_script());
     tm_text_puts(out, rest);
     int rc = tm_text_status(out, e);
-    if (rc == 0 && out->length - from > TM_AWS_USER_DATA_MAX)
+    if (rc == 0 && out->length - from > tm_aws__guest.room)
         rc = tm_error_set(e, TM_ELIMIT,
-                          "what the coordinator's VM is told when it boots has %zu bytes, and AWS takes %d",
-                          out->length - from, TM_AWS_USER_DATA_MAX);
+                          "what the coordinator's VM is told when it boots has %zu bytes, and AWS takes %zu",
+                          out->length - from, tm_aws__guest.room);
     return rc;
 }
 
@@ -79,22 +81,18 @@ static int print_coordinator_data(const struct coordinator_data *data, struct tm
 static int open_cloud(struct tm_env *env, const struct tm_aws_coordinator *o, struct tm_aws__cloud *c,
                       struct tm_error *e)
 {
-    c->env = env;
-    c->options = (struct tm_aws_options){.region = o->region,
-                                         .image = o->image,
-                                         .bucket = o->bucket,
-                                         .prefix = o->prefix,
-                                         .program = o->program,
-                                         .job = o->job,
-                                         .owner = o->owner};
+    c->shared.env = env;
+    c->shared.options = (struct tm_vm_options){
+        .bucket = o->bucket, .prefix = o->prefix, .program = o->program, .job = o->job, .owner = o->owner};
+    c->options = (struct tm_aws_options){.common = c->shared.options, .region = o->region, .image = o->image};
     int rc = tm_aws_create(env, o->region, &c->aws, e);
-    if (rc == 0) rc = tm_web_create(env, &c->web, e);
+    if (rc == 0) rc = tm_web_create(env, &c->shared.web, e);
     return rc;
 }
 
 static void close_cloud(struct tm_aws__cloud *c)
 {
-    tm_web_destroy(c->web);
+    tm_web_destroy(c->shared.web);
     tm_aws_destroy(c->aws);
     tm_free(c);
 }
@@ -109,17 +107,20 @@ static int put_url(struct tm_aws__cloud *c, const char *what, const char *method
 }
 
 /* Region and endpoints, as they are here; never credentials. */
-static void put_variables(struct tm_env *env, const struct tm_aws__cloud *c, struct tm_text *out)
+static void put_variables(struct tm_env *env, const struct tm_aws__cloud *c, const struct tm_aws_coordinator *o,
+                          struct tm_text *out)
 {
     static const char *const names[] = {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_EC2",
                                         "AWS_ENDPOINT_URL_STS"};
     tm_text_puts(out, "export ");
-    tm_aws__put_word(out, "AWS_REGION", tm_aws_region(c->aws));
+    tm_vm__put_word(out, "AWS_REGION", tm_aws_region(c->aws));
+    tm_text_printf(out, "export " TM_OWN_USD_H "=%.6f " TM_OWN_SINCE "=$(date +%%s)\nexport ", o->usd_h);
+    tm_vm__put_word(out, TM_OWN_GROUP, c->group);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = env->variable(env, names[i]);
         if (value == NULL || value[0] == '\0') continue;
         tm_text_puts(out, "export ");
-        tm_aws__put_word(out, names[i], value);
+        tm_vm__put_word(out, names[i], value);
     }
 }
 
@@ -134,7 +135,7 @@ static int print_data(struct tm_env *env, struct tm_aws__cloud *c, const struct 
     (void)snprintf(name, sizeof name, "program-%s", c->sha256);
     int rc = put_url(c, name, "GET", &program, e);
     if (rc == 0) rc = put_url(c, "coordinator.log", "PUT", &log_url, e);
-    put_variables(env, c, &variables);
+    put_variables(env, c, o, &variables);
     if (rc == 0) rc = tm_text_status(&variables, e);
     const struct coordinator_data data = {.job = o->job,
                                           .place = o->place,
@@ -155,7 +156,7 @@ static int put_data(struct tm_env *env, struct tm_aws__cloud *c, const struct tm
                     struct tm_ec2_call *call, struct tm_error *e)
 {
     struct tm_text text;
-    tm_text_init(&text, 4 * TM_AWS_USER_DATA_MAX);
+    tm_text_init(&text, 4 * tm_aws__guest.room);
     int rc = print_data(env, c, o, &text, e);
     unsigned char *coded = rc == 0 ? tm_alloc(text.length / 3 * 4 + 8) : NULL;
     if (rc == 0 && coded == NULL) rc = tm_error_nomem(e);
@@ -168,27 +169,48 @@ static int put_data(struct tm_env *env, struct tm_aws__cloud *c, const struct tm
     return rc;
 }
 
-/* Not tagged as one of the run's VMs, which the run would take for workers. */
-static void put_tags(struct tm_env *env, const struct tm_aws_coordinator *o, const char *resource, int number,
-                     struct tm_ec2_call *call)
-{
+enum { TAGS = 6, TAGS_OF_VM = 5 };
+
+struct tags {
     char until[TM_CALENDAR_TEXT_MAX];
-    char name[80];
+    char run[24];
+    struct tm_vm__tag list[TAGS]; /* the last is the group's alone: of a VM with it the run would think that it works */
+};
+
+/* Which group is the run's: as long as its books are there, also that of the VM that takes them over. */
+static uint64_t group_number(const struct tm_aws_coordinator *o)
+{
+    return tm_hash_of(o->place, strlen(o->place)).low;
+}
+
+static void fill_tags(struct tm_env *env, const struct tm_aws_coordinator *o, struct tags *t)
+{
     int64_t life_ms = o->life_ms > 0 ? o->life_ms : LIFE_MS;
-    const char *const tags[][2] = {
+    (void)snprintf(t->run, sizeof t->run, "%016" PRIx64, group_number(o));
+    const char *const words[TAGS][2] = {
         {TM_RENTED_TAG, o->job},
         {TM_VM_TAG_OWNER, o->owner},
-        {TM_VM_TAG_UNTIL, tm_calendar_print((env->now_ms(env) + life_ms) / 1000 * 1000, until)},
+        {TM_VM_TAG_UNTIL, tm_calendar_print((env->now_ms(env) + life_ms) / 1000 * 1000, t->until)},
         {TAG, o->place},
-        {"Name", o->job}};
-    (void)snprintf(name, sizeof name, "TagSpecification.%d.ResourceType", number);
-    tm_ec2__put(call, name, resource);
-    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
-        (void)snprintf(name, sizeof name, "TagSpecification.%d.Tag.%zu.Key", number, i + 1);
-        tm_ec2__put(call, name, tags[i][0]);
-        (void)snprintf(name, sizeof name, "TagSpecification.%d.Tag.%zu.Value", number, i + 1);
-        tm_ec2__put(call, name, tags[i][1]);
+        {"Name", o->job},
+        {TM_VM_TAG_RUN, t->run}};
+    for (size_t i = 0; i < TAGS; i++) {
+        t->list[i].name = words[i][0];
+        (void)snprintf(t->list[i].value, sizeof t->list[i].value, "%.255s", words[i][1]);
     }
+}
+
+/* For the VM and those that its run rents: members reach each other; its API is reached from where the user said. */
+static int make_group(struct tm_aws__cloud *c, const struct tm_aws_coordinator *o, const struct tags *tags,
+                      char own[TM_VM_ID_MAX], struct tm_error *e)
+{
+    const struct tm_aws__place place = {.env = c->shared.env, .aws = c->aws, .web = c->shared.web};
+    c->options.security_group = o->security_group;
+    if (o->security_group != NULL) return 0;
+    int rc = tm_aws__make_group(&place, group_number(o), o->subnet, tags->list, TAGS, own, e);
+    c->options.security_group = own;
+    if (rc != 0 || o->reached_from == NULL) return rc;
+    return tm_aws__open_port(&place, own, TM_AWS_COORDINATOR_API_PORT, o->reached_from, e);
 }
 
 static void put_machine(struct tm_aws__cloud *c, const struct tm_aws_coordinator *o, struct tm_ec2_call *call)
@@ -204,7 +226,7 @@ static void put_machine(struct tm_aws__cloud *c, const struct tm_aws_coordinator
     tm_ec2__put(call, "MetadataOptions.HttpPutResponseHopLimit", "1");
     tm_ec2__put(call, "IamInstanceProfile.Name", o->profile);
     if (o->subnet != NULL) tm_ec2__put(call, "SubnetId", o->subnet);
-    if (o->security_group != NULL) tm_ec2__put(call, "SecurityGroupId.1", o->security_group);
+    if (c->group[0] != '\0') tm_ec2__put(call, "SecurityGroupId.1", c->group);
     if (o->disk_gb <= 0) return;
     (void)snprintf(size, sizeof size, "%" PRId64, o->disk_gb);
     tm_ec2__put(call, "BlockDeviceMapping.1.DeviceName", "/dev/sda1");
@@ -222,7 +244,7 @@ static int ask(struct tm_aws__cloud *c, const struct tm_aws_coordinator *o, stru
     tm_arena_init(&arena, ARENA_MAX);
     call->request.deadline_ms = DEADLINE_MS;
     call->request.tries_max = TRIES; /* with the same token: it is rented once */
-    int rc = tm_ec2__ask(call, c->web, &arena, &root, code, e);
+    int rc = tm_ec2__ask(call, c->shared.web, &arena, &root, code, e);
     if (rc == 0)
         (void)snprintf(out_id, TM_AWS_COORDINATOR_ID_MAX, "%s", tm_xml_text(root, "instancesSet/item/instanceId"));
     if (rc == 0 && out_id[0] == '\0') rc = tm_error_set(e, TM_EPEER, "EC2's answer names no instance");
@@ -239,13 +261,17 @@ int tm_aws_coordinator_rent(struct tm_env *env, const struct tm_aws_coordinator 
     struct tm_ec2_call call;
     struct tm_aws__cloud *c = tm_calloc(1, sizeof *c);
     if (c == NULL) return tm_error_nomem(e);
+    struct tags tags;
+    char own[TM_VM_ID_MAX];
+    fill_tags(env, o, &tags);
     int rc = open_cloud(env, o, c, e);
+    if (rc == 0) rc = make_group(c, o, &tags, own, e);
     if (rc == 0) rc = tm_aws__prepare(c, e);
     if (rc == 0) {
         tm_ec2__init(&call, c->aws, NULL, "RunInstances");
         put_machine(c, o, &call);
-        put_tags(env, o, "instance", 1, &call);
-        put_tags(env, o, "volume", 2, &call);
+        tm_aws__put_tags(&call, "", 1, "instance", tags.list, TAGS_OF_VM);
+        tm_aws__put_tags(&call, "", 2, "volume", tags.list, TAGS_OF_VM);
         rc = put_data(env, c, o, &call, e);
         if (rc == 0) rc = tm_text_status(&call.form, e);
         if (rc == 0) rc = ask(c, o, &call, out_id, e);
@@ -280,7 +306,7 @@ static int find(struct tm_env *env, const char *region, const char *key, const c
         tm_ec2__put(&call, "Filter.3.Name", "instance-state-name");
         tm_ec2__put(&call, "Filter.3.Value.1", states[0]);
         tm_ec2__put(&call, "Filter.3.Value.2", states[1]);
-        rc = tm_ec2__ask(&call, c->web, arena, &root, code, e);
+        rc = tm_ec2__ask(&call, c->shared.web, arena, &root, code, e);
         tm_ec2__deinit(&call);
     }
     close_cloud(c);

@@ -10,13 +10,21 @@
 
 enum { TM_AWS_COORDINATOR_ID_MAX = 32, TM_AWS_COORDINATOR_PORT = 7000, TM_AWS_COORDINATOR_API_PORT = 7443 };
 
+/* What `tidemill run` is told on that VM, as variables: what the VM costs an hour, since when it runs (seconds UTC),
+ * and the security group that it and the VMs of its run are in. */
+#define TM_OWN_USD_H "TIDEMILL_OWN_USD_H"
+#define TM_OWN_SINCE "TIDEMILL_OWN_SINCE"
+#define TM_OWN_GROUP "TIDEMILL_OWN_GROUP"
+
 /* All is borrowed. NULL: not said. */
 struct tm_aws_coordinator {
     const char *region;
     const char *image;
     const char *subnet;
-    const char *security_group;
-    const char *profile; /* of its instance profile */
+    const char *security_group; /* else one is made, for it and the VMs of its run */
+    const char *reached_from;   /* CIDR: from there its API is reached, too; NULL: from nowhere */
+    double usd_h;               /* of the VM; 0: not known */
+    const char *profile;        /* of its instance profile */
     const char *type;
     int64_t disk_gb;
     int64_t life_ms; /* 0: the usual */

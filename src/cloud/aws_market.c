@@ -7,17 +7,20 @@
 #include "cloud/aws_beside.h"
 #include "cloud/rented.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { ARENA_MAX = 64 << 20, PAGES_MAX = 100, QUOTES_MAX = 1 << 20, ZONES_MAX = 32, REGIONS_MAX = 64 };
+enum { ARENA_MAX = 64 << 20, PAGES_MAX = 100, ZONES_MAX = 32, TYPES_MAX = 100, REGIONS_MAX = 64 };
 
 struct asking {
     struct tm_env *env;
     struct tm_aws *aws;
     struct tm_web *web;
-    const struct tm_aws_market *market;
-    struct tm_aws_quotes *out;
+    const char *region;
+    const char *types[TYPES_MAX];
+    size_t type_count;
+    struct tm_market_quotes *out;
     size_t first; /* of those that are added now */
     struct {
         char name[40];
@@ -31,15 +34,9 @@ static void copy(char *out, size_t room, const char *text)
     (void)snprintf(out, room, "%.*s", (int)room - 1, text);
 }
 
-void tm_aws_quotes__deinit(struct tm_aws_quotes *quotes)
-{
-    tm_free(quotes->items);
-    *quotes = (struct tm_aws_quotes){.items = NULL};
-}
-
 static int open_asking(struct asking *a, struct tm_error *e)
 {
-    int rc = tm_aws_create(a->env, a->market->region, &a->aws, e);
+    int rc = tm_aws_create(a->env, a->region, &a->aws, e);
     return rc == 0 ? tm_web_create(a->env, &a->web, e) : rc;
 }
 
@@ -79,12 +76,12 @@ static const char *id_of(const struct asking *a, const char *zone)
 
 /* ---- prices ---- */
 
-static void put_types(struct tm_ec2_call *call, const struct tm_aws_market *market)
+static void put_types(struct tm_ec2_call *call, const struct asking *a)
 {
-    for (size_t i = 0; i < market->type_count; i++) {
+    for (size_t i = 0; i < a->type_count; i++) {
         char name[48];
         (void)snprintf(name, sizeof name, "InstanceType.%zu", i + 1);
-        tm_ec2__put(call, name, market->types[i]);
+        tm_ec2__put(call, name, a->types[i]);
     }
 }
 
@@ -92,29 +89,24 @@ static void put_types(struct tm_ec2_call *call, const struct tm_aws_market *mark
 static int take_price(struct asking *a, const struct tm_xml *item, struct tm_error *e)
 {
     struct tm_vm__price price;
-    struct tm_aws_quotes *out = a->out;
-    const char *since = tm_xml_text(item, "timestamp");
-    int64_t since_ms = 0;
+    struct tm_market_quotes *out = a->out;
     if (!tm_aws__read_price(item, &price) || price.zone[0] == '\0') return 0;
-    if (!tm_calendar_parse(since, strlen(since), &since_ms)) since_ms = 0;
     size_t at = a->first;
     while (at < out->count &&
            (strcmp(out->items[at].type, price.type) != 0 || strcmp(out->items[at].zone, price.zone) != 0))
         at++;
-    if (at < out->count && out->items[at].since_ms >= since_ms) return 0;
+    if (at < out->count && out->items[at].since_ms >= price.since_ms) return 0;
     if (at == out->count) {
-        int rc = tm_grow((void **)&out->items, &out->capacity, at + 1, sizeof *out->items, QUOTES_MAX);
-        if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "more than %d prices", QUOTES_MAX);
-        out->count++;
-        out->items[at] = (struct tm_aws_quote){.score = 0};
+        int rc = tm_market_quotes__add(out, &(struct tm_market_quote){.score = NAN}, e);
+        if (rc != 0) return rc;
     }
-    struct tm_aws_quote *quote = &out->items[at];
+    struct tm_market_quote *quote = &out->items[at];
     copy(quote->type, sizeof quote->type, price.type);
-    copy(quote->region, sizeof quote->region, a->market->region);
+    copy(quote->region, sizeof quote->region, a->region);
     copy(quote->zone, sizeof quote->zone, price.zone);
     copy(quote->zone_id, sizeof quote->zone_id, id_of(a, price.zone));
     quote->usd_h = price.usd_h;
-    quote->since_ms = since_ms;
+    quote->since_ms = price.since_ms;
     return 0;
 }
 
@@ -132,7 +124,7 @@ static int ask_prices(struct asking *a, struct tm_error *e)
         tm_ec2__init(&call, a->aws, NULL, "DescribeSpotPriceHistory");
         tm_ec2__put(&call, "ProductDescription.1", "Linux/UNIX");
         tm_ec2__put(&call, "StartTime", now);
-        put_types(&call, a->market);
+        put_types(&call, a);
         if (next[0] != '\0') tm_ec2__put(&call, "NextToken", next);
         tm_arena_init(&arena, ARENA_MAX);
         rc = tm_ec2__ask(&call, a->web, &arena, &root, code, e);
@@ -155,24 +147,24 @@ static void take_score(struct asking *a, const char *type, const struct tm_xml *
     int64_t score = 0;
     if (!tm_number_i64(text, strlen(text), &score) || score < 1 || score > 10) return;
     for (size_t i = a->first; i < a->out->count; i++) {
-        struct tm_aws_quote *quote = &a->out->items[i];
-        if (strcmp(quote->type, type) == 0 && strcmp(quote->zone_id, zone) == 0) quote->score = (int)score;
+        struct tm_market_quote *quote = &a->out->items[i];
+        if (strcmp(quote->type, type) == 0 && strcmp(quote->zone_id, zone) == 0) quote->score = (double)score;
     }
 }
 
-static int ask_scores(struct asking *a, const char *type, struct tm_error *e)
+static int ask_scores(struct asking *a, const char *type, int count, struct tm_error *e)
 {
     struct tm_ec2_call call;
     struct tm_arena arena;
     struct tm_xml *root = NULL;
     char code[128];
     char instances[16];
-    (void)snprintf(instances, sizeof instances, "%d", a->market->instances);
+    (void)snprintf(instances, sizeof instances, "%d", count);
     tm_ec2__init(&call, a->aws, NULL, "GetSpotPlacementScores");
     tm_ec2__put(&call, "InstanceType.1", type);
     tm_ec2__put(&call, "TargetCapacity", instances);
     tm_ec2__put(&call, "SingleAvailabilityZone", "true");
-    tm_ec2__put(&call, "RegionName.1", a->market->region);
+    tm_ec2__put(&call, "RegionName.1", a->region);
     tm_arena_init(&arena, ARENA_MAX);
     int rc = tm_ec2__ask(&call, a->web, &arena, &root, code, e);
     const struct tm_xml *one = rc == 0 ? tm_xml_child(root, "spotPlacementScoreSet/item") : NULL;
@@ -183,21 +175,74 @@ static int ask_scores(struct asking *a, const char *type, struct tm_error *e)
     return rc;
 }
 
-int tm_aws_market__ask(struct tm_env *env, const struct tm_aws_market *market, struct tm_aws_quotes *out,
-                       struct tm_error *e)
+/* All types of one region. */
+static int ask_region(struct asking *a, int instances, struct tm_error *e)
 {
-    struct asking a = {.env = env, .market = market, .out = out, .first = out->count};
     struct tm_error own = {.text = ""};
-    int rc = open_asking(&a, e);
-    if (rc == 0) rc = ask_zones(&a, e);
-    if (rc == 0) rc = ask_prices(&a, e);
+    int rc = open_asking(a, e);
+    if (rc == 0) rc = ask_zones(a, e);
+    if (rc == 0) rc = ask_prices(a, e);
     int scored = 0;
-    for (size_t i = 0; rc == 0 && scored == 0 && market->instances > 0 && i < market->type_count; i++)
-        scored = ask_scores(&a, market->types[i], &own);
+    for (size_t i = 0; rc == 0 && scored == 0 && instances > 0 && i < a->type_count; i++)
+        scored = ask_scores(a, a->types[i], instances, &own);
     if (scored == -(int)TM_ENOMEM) rc = tm_error_nomem(e);
     if (scored != 0) tm_log(TM_LOG_WARN, "AWS says no placement scores: %s", own.text);
-    close_asking(&a);
-    return rc == 0 ? 0 : tm_error_wrap(e, rc, "spot prices of %s", market->region);
+    close_asking(a);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "spot prices of %s", a->region);
+}
+
+static void add_name(const char **names, size_t *count, size_t max, const char *name)
+{
+    for (size_t i = 0; i < *count; i++)
+        if (strcmp(names[i], name) == 0) return;
+    if (*count < max) names[(*count)++] = name;
+}
+
+int tm_aws_market__ask(struct tm_env *env, const struct tm_market_ask *ask, struct tm_market_quotes *out,
+                       struct tm_error *e)
+{
+    const char *regions[REGIONS_MAX];
+    size_t region_count = 0;
+    size_t answered = 0;
+    struct tm_error own = {.text = "no offer of AWS is wanted"};
+    int failed = -(int)TM_EINPUT;
+    for (size_t i = 0; i < ask->want_count; i++)
+        add_name(regions, &region_count, REGIONS_MAX, ask->wants[i].region);
+    for (size_t i = 0; i < region_count; i++) {
+        struct asking a = {.env = env, .region = regions[i], .out = out, .first = out->count};
+        for (size_t k = 0; k < ask->want_count; k++)
+            if (strcmp(ask->wants[k].region, regions[i]) == 0)
+                add_name(a.types, &a.type_count, TYPES_MAX, ask->wants[k].type);
+        int one = ask_region(&a, ask->instances, &own);
+        answered += one == 0;
+        if (one != 0) failed = one;
+        if (one == -(int)TM_ENOMEM || (one != 0 && ask->whole))
+            return tm_error_set(e, (enum tm_code) - one, "%s", own.text);
+        if (one != 0) tm_log(TM_LOG_WARN, "%s; the catalogue's are used there", own.text);
+    }
+    return answered > 0 ? 0 : tm_error_set(e, (enum tm_code) - failed, "%s", own.text);
+}
+
+int tm_aws_market_price(struct tm_env *env, const char *region, const char *type, const char *zone, double *out_usd_h,
+                        struct tm_error *e)
+{
+    struct tm_market_quotes quotes = {.items = NULL};
+    struct tm_aws *aws = NULL;
+    double lowest = NAN;
+    int rc = tm_aws_create(env, region, &aws, e);
+    if (rc != 0) return rc;
+    const struct tm_market_want want = {.type = type, .region = tm_aws_region(aws), .zone = zone};
+    const struct tm_market_ask ask = {.cloud = "aws", .wants = &want, .want_count = 1, .whole = true};
+    rc = tm_aws_market__ask(env, &ask, &quotes, e);
+    for (size_t i = 0; rc == 0 && i < quotes.count; i++) {
+        const struct tm_market_quote *q = &quotes.items[i];
+        if (zone[0] == '\0' || strcmp(q->zone, zone) == 0 || strcmp(q->zone_id, zone) == 0)
+            lowest = fmin(lowest, q->usd_h);
+    }
+    tm_market_quotes__deinit(&quotes);
+    tm_aws_destroy(aws);
+    if (rc == 0) *out_usd_h = lowest;
+    return rc;
 }
 
 /* ---- trying ---- */
@@ -217,7 +262,7 @@ static int ask_one(struct asking *a, struct tm_ec2_call *call, char id[32], char
 static int try_one(struct asking *a, const char *zone, const char *type, const char *image, bool *out_given,
                    struct tm_error *e)
 {
-    static const char *const tags[][2] = {{TM_RENTED_TAG, "trace record"}, {"Name", "tidemill trace record"}};
+    static const struct tm_vm__tag tags[] = {{TM_RENTED_TAG, "trace record"}, {"Name", "tidemill trace record"}};
     const char *const words[][2] = {{"ImageId", image},
                                     {"InstanceType", type},
                                     {"MinCount", "1"},
@@ -249,82 +294,9 @@ static int try_one(struct asking *a, const char *zone, const char *type, const c
 int tm_aws_market__try(struct tm_env *env, const char *region, const char *zone, const char *type, const char *image,
                        bool *out_given, struct tm_error *e)
 {
-    const struct tm_aws_market market = {.region = region};
-    struct asking a = {.env = env, .market = &market};
+    struct asking a = {.env = env, .region = region};
     int rc = open_asking(&a, e);
     if (rc == 0) rc = try_one(&a, zone, type, image, out_given, e);
     close_asking(&a);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "trying %s in %s", type, zone);
-}
-
-/* ---- live ---- */
-
-struct regions {
-    const char *names[REGIONS_MAX];
-    size_t count;
-};
-
-static void add_region(struct regions *regions, const char *name)
-{
-    for (size_t i = 0; i < regions->count; i++)
-        if (strcmp(regions->names[i], name) == 0) return;
-    if (regions->count < REGIONS_MAX) regions->names[regions->count++] = name;
-}
-
-static bool is_aws(const struct tm_catalog *catalog, const struct tm_offer *offer)
-{
-    return strcmp(catalog->instances[offer->instance].cloud, "aws") == 0;
-}
-
-static size_t list_types(const struct tm_catalog *catalog, const char *region,
-                         bool (*is_wanted)(void *context, const struct tm_offer *offer), void *context,
-                         const char *types[TM_AWS_TYPES_MAX])
-{
-    size_t count = 0;
-    for (size_t i = 0; i < catalog->offer_count && count < TM_AWS_TYPES_MAX; i++) {
-        const struct tm_offer *offer = &catalog->offers[i];
-        const char *name = catalog->instances[offer->instance].name;
-        size_t at = 0;
-        if (!is_aws(catalog, offer) || strcmp(offer->region, region) != 0 || !is_wanted(context, offer)) continue;
-        while (at < count && strcmp(types[at], name) != 0)
-            at++;
-        if (at == count) types[count++] = name;
-    }
-    return count;
-}
-
-int tm_aws_market_live(struct tm_env *env, struct tm_catalog *catalog,
-                       bool (*is_wanted)(void *context, const struct tm_offer *offer), void *context,
-                       int64_t *out_asked_ms, size_t *out_changed, struct tm_error *e)
-{
-    struct regions regions = {.count = 0};
-    struct tm_aws_quotes quotes = {.items = NULL};
-    struct tm_error own = {.text = "no offer of AWS is wanted"};
-    size_t answered = 0;
-    int failed = -(int)TM_EINPUT;
-    int rc = 0;
-    *out_asked_ms = env->now_ms(env);
-    for (size_t i = 0; i < catalog->offer_count; i++)
-        if (is_aws(catalog, &catalog->offers[i]) && is_wanted(context, &catalog->offers[i]))
-            add_region(&regions, catalog->offers[i].region);
-    for (size_t i = 0; rc == 0 && i < regions.count; i++) {
-        const char *types[TM_AWS_TYPES_MAX];
-        size_t count = list_types(catalog, regions.names[i], is_wanted, context, types);
-        const struct tm_aws_market market = {.region = regions.names[i], .types = types, .type_count = count};
-        int one = tm_aws_market__ask(env, &market, &quotes, &own);
-        answered += one == 0;
-        if (one == -(int)TM_ENOMEM) rc = tm_error_nomem(e);
-        if (one != 0) failed = one;
-        if (one != 0) tm_log(TM_LOG_WARN, "%s; the catalogue's are used there", own.text);
-    }
-    if (rc == 0 && answered == 0) rc = tm_error_set(e, (enum tm_code) - failed, "%s", own.text);
-    if (rc == 0) rc = tm_catalog_begin_live(catalog, "aws", *out_asked_ms, e);
-    size_t changed = 0;
-    for (size_t i = 0; rc == 0 && i < quotes.count; i++) {
-        const struct tm_aws_quote *q = &quotes.items[i];
-        changed += tm_catalog_set_spot(catalog, "aws", q->type, q->region, q->zone, q->zone_id, q->usd_h);
-    }
-    tm_aws_quotes__deinit(&quotes);
-    *out_changed = changed;
-    return rc;
 }

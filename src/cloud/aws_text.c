@@ -44,6 +44,10 @@ static const struct {
     {"IdempotentInstanceTerminated", TM_VM_LOOK, ""},
     {"PendingVerification", TM_VM_QUOTA, "AWS verifies the account first; that takes up to four hours"},
     {"UnauthorizedOperation", TM_VM_STOP, "allow what `tidemill cloud check aws --emit policy` prints"},
+    {"AuthFailure.ServiceLinkedRoleCreationNotPermitted", TM_VM_STOP,
+     "the first spot instance of an account needs a role of AWS's own: run `aws iam create-service-linked-role "
+     "--aws-service-name spot.amazonaws.com` as somebody who may, or allow iam:CreateServiceLinkedRole, as `tidemill "
+     "cloud check aws --emit policy` prints it"},
     {"AuthFailure", TM_VM_STOP, "`tidemill cloud check aws` says what is wrong with the credentials"},
     {"SignatureDoesNotMatch", TM_VM_STOP, "`tidemill cloud check aws` says what is wrong with the credentials"},
     {"OptInRequired", TM_VM_STOP, "the image or the region wants to be subscribed to first"},
@@ -85,6 +89,7 @@ const struct tm_vm__rules tm_aws__rules = {.cloud = "AWS",
                                            .minimum_s = 60,
                                            .free_s = 3600,
                                            .believe_ms = 60000, /* its answers lag behind */
+                                           .free_leaving = true,
                                            .templates = true};
 
 static enum tm_vm__phase phase_of(const char *name)
@@ -96,6 +101,18 @@ static enum tm_vm__phase phase_of(const char *name)
 static void copy(char *out, size_t room, const char *text)
 {
     (void)snprintf(out, room, "%.*s", (int)room - 1, text);
+}
+
+/* "User initiated (2026-11-17 14:21:03 GMT)" */
+static int64_t end_of(const char *reason)
+{
+    char text[20] = "";
+    int64_t at_ms = 0;
+    const char *open = strchr(reason, '(');
+    if (open == NULL || strlen(open) < 20) return 0;
+    copy(text, sizeof text, open + 1);
+    text[10] = 'T';
+    return tm_calendar_parse(text, strlen(text), &at_ms) ? at_ms : 0;
 }
 
 bool tm_aws__read_vm(const struct tm_xml *item, struct tm_vm__row *out)
@@ -113,6 +130,7 @@ bool tm_aws__read_vm(const struct tm_xml *item, struct tm_vm__row *out)
     copy(out->address, sizeof out->address, tm_xml_text(item, "privateIpAddress"));
     const char *launched = tm_xml_text(item, "launchTime");
     if (!tm_calendar_parse(launched, strlen(launched), &out->launched_ms)) out->launched_ms = 0;
+    if (out->phase == TM_VM_ENDED) out->ended_ms = end_of(tm_xml_text(item, "reason"));
     for (const struct tm_xml *tag = tm_xml_child(item, "tagSet/item"); tag != NULL; tag = tm_xml_again(tag)) {
         const char *key = tm_xml_text(tag, "key");
         const char *value = tm_xml_text(tag, "value");
@@ -130,5 +148,7 @@ bool tm_aws__read_price(const struct tm_xml *item, struct tm_vm__price *out)
     const char *text = tm_xml_text(item, "spotPrice");
     copy(out->type, sizeof out->type, tm_xml_text(item, "instanceType"));
     copy(out->zone, sizeof out->zone, tm_xml_text(item, "availabilityZone"));
+    const char *since = tm_xml_text(item, "timestamp");
+    if (!tm_calendar_parse(since, strlen(since), &out->since_ms)) out->since_ms = 0;
     return tm_number_double(text, strlen(text), &out->usd_h) && out->usd_h >= 0 && out->type[0] != '\0';
 }

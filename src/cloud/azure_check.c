@@ -5,8 +5,10 @@
 #include "cloud/azure_text.h"
 #include "web/azure_arm.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum { ASK_MS = 30000, TRIES = 3 };
 
@@ -51,15 +53,13 @@ struct checking {
     struct tm_env *env;
     struct tm_arm *arm;
     struct tm_web *web;
-    struct tm_aws_checks *out;
+    struct tm_cloud_checks *out;
     bool memory; /* there was none */
 };
 
-static struct tm_aws_check_line *add(struct checking *c, const char *name, enum tm_check_result result)
+static struct tm_cloud_check *add(struct checking *c, const char *name, enum tm_check_result result)
 {
-    struct tm_aws_check_line *line = &c->out->lines[c->out->count++];
-    *line = (struct tm_aws_check_line){.name = name, .result = result};
-    return line;
+    return tm_cloud_checks_add(c->out, name, result);
 }
 
 /* Asks; false: a line says that it was refused. *out: the caller's, NULL where it is not found. */
@@ -82,7 +82,7 @@ static bool ask(struct checking *c, const char *name, struct tm_arm_request *r, 
     c->memory = c->memory || rc == -(int)TM_ENOMEM;
     bool missing = status == 404 && strcmp(why.code, "SubscriptionNotFound") != 0;
     if (rc == 0 && (status < 300 || missing)) return true;
-    struct tm_aws_check_line *line = add(c, name, TM_CHECK_BAD);
+    struct tm_cloud_check *line = add(c, name, TM_CHECK_BAD);
     if (rc == 0)
         (void)snprintf(line->what, sizeof line->what, "Azure answers %d %.100s: %.250s", status, why.code, why.message);
     else
@@ -156,7 +156,7 @@ static void check_permissions(struct checking *c)
         const char *action = json_string_value(json_array_get(actions, i));
         if (!is_allowed(json_object_get(root, "value"), action)) lacking = action;
     }
-    struct tm_aws_check_line *line = add(c, "permissions", lacking == NULL ? TM_CHECK_GOOD : TM_CHECK_BAD);
+    struct tm_cloud_check *line = add(c, "permissions", lacking == NULL ? TM_CHECK_GOOD : TM_CHECK_BAD);
     if (lacking == NULL)
         (void)snprintf(line->what, sizeof line->what, "all that renting needs, by the roles in this subscription");
     else {
@@ -196,17 +196,71 @@ static void check_image(struct checking *c, const char *image)
     for (const char *at = image; at != NULL && *at != '\0'; at++)
         colons += *at == ':';
     bool good = image == NULL || image[0] == '/' || colons == 3;
-    struct tm_aws_check_line *line = add(c, "image", good ? TM_CHECK_UNKNOWN : TM_CHECK_BAD);
+    struct tm_cloud_check *line = add(c, "image", good ? TM_CHECK_UNKNOWN : TM_CHECK_BAD);
     (void)snprintf(line->what, sizeof line->what, "%.200s%s", image != NULL ? image : TM_AZURE_IMAGE,
                    good ? ": not asked for" : " is not PUBLISHER:OFFER:SKU:VERSION, nor an id");
     if (!good) (void)snprintf(line->fix, sizeof line->fix, "az vm image list --all --publisher ... shows them");
 }
 
-static void check_quota(struct checking *c)
+/* What is left of a usage. */
+static double left_of(const json_t *one)
+{
+    return (double)(json_integer_value(json_object_get(one, "limit")) -
+                    json_integer_value(json_object_get(one, "currentValue")));
+}
+
+/* How often each letter or digit is in a text, but for that of the count of vCPUs: Azure names sizes and families by
+ * the same ones in another order (Standard_NC4as_T4_v3, standardNCASv3_T4Family). */
+static void count_letters(const char *text, bool is_size, unsigned char out[128])
+{
+    memset(out, 0, 128);
+    if (strncasecmp(text, "standard", 8) == 0) text += 8;
+    bool before = is_size; /* the first number, behind the first letters */
+    for (const char *at = text; *at != '\0' && strcasecmp(at, "Family") != 0; at++) {
+        unsigned char c = (unsigned char)*at;
+        if (before && isdigit(c)) {
+            while (isdigit((unsigned char)at[1]))
+                at++;
+            before = false;
+            continue;
+        }
+        if (isalnum(c) && c < 128) out[tolower(c)]++;
+    }
+}
+
+bool tm_azure__is_family_of(const char *family, const char *size)
+{
+    unsigned char a[128], b[128];
+    count_letters(family, false, a);
+    count_letters(size, true, b);
+    return memcmp(a, b, sizeof a) == 0;
+}
+
+/* Spot VMs share one quota; others have one of their family, and one of the location. */
+static void hold_need(struct checking *c, const struct tm_check_need *need, const json_t *all)
+{
+    double needed = need->vcpus * (double)need->count;
+    bool held = false;
+    for (size_t i = 0; needed > 0 && i < json_array_size(all); i++) {
+        const json_t *one = json_array_get(all, i);
+        const char *name = json_string_value(json_object_get(json_object_get(one, "name"), "value"));
+        if (name == NULL) continue;
+        bool holds = need->spot ? strcmp(name, "lowPriorityCores") == 0
+                                : strcmp(name, "cores") == 0 || tm_azure__is_family_of(name, need->type);
+        if (!holds) continue;
+        held = true;
+        tm_check__quota(c->out, need, needed, "vCPUs", left_of(one), name,
+                        "ask for more under Quotas in Azure's portal");
+    }
+    if (!held) tm_check__no_quota(c->out, need, needed > 0 ? "Azure lists no quota for it" : "its vCPUs are not known");
+}
+
+static void check_quota(struct checking *c, const struct tm_check_request *request)
 {
     struct tm_arm_request r = {.arm = c->arm};
     json_t *root = NULL;
-    const char *location = c->env->variable(c->env, "AZURE_DEFAULTS_LOCATION");
+    const char *location =
+        request->region != NULL ? request->region : c->env->variable(c->env, "AZURE_DEFAULTS_LOCATION");
     if (location == NULL || location[0] == '\0') {
         (void)snprintf(add(c, "quota", TM_CHECK_UNKNOWN)->what, 390, "not asked; set AZURE_DEFAULTS_LOCATION");
         return;
@@ -214,39 +268,43 @@ static void check_quota(struct checking *c)
     tm_arm_path(&r, "/providers/Microsoft.Compute/locations/%.60s/usages?api-version=2024-07-01", location);
     if (!ask(c, "quota", &r, &root)) return;
     const json_t *all = json_object_get(root, "value");
-    json_int_t left = -1;
+    double left = -1;
     for (size_t i = 0; i < json_array_size(all); i++) {
         const json_t *one = json_array_get(all, i);
         const char *name = json_string_value(json_object_get(json_object_get(one, "name"), "value"));
-        if (name == NULL || strcmp(name, "lowPriorityCores") != 0) continue;
-        left = json_integer_value(json_object_get(one, "limit")) -
-               json_integer_value(json_object_get(one, "currentValue"));
+        if (name != NULL && strcmp(name, "lowPriorityCores") == 0) left = left_of(one);
     }
-    struct tm_aws_check_line *line = add(c, "quota",
-                                         left > 0    ? TM_CHECK_GOOD
-                                         : left == 0 ? TM_CHECK_BAD
-                                                     : TM_CHECK_UNKNOWN);
-    (void)snprintf(line->what, sizeof line->what, "%lld spot vCPUs left in %.60s", (long long)(left < 0 ? 0 : left),
-                   location);
+    struct tm_cloud_check *line = add(c, "quota",
+                                      left > 0    ? TM_CHECK_GOOD
+                                      : left == 0 ? TM_CHECK_BAD
+                                                  : TM_CHECK_UNKNOWN);
+    (void)snprintf(line->what, sizeof line->what, "%.0f spot vCPUs left in %.60s", left < 0 ? 0 : left, location);
     if (left == 0) (void)snprintf(line->fix, sizeof line->fix, "ask for more under Quotas in Azure's portal");
+    for (size_t i = 0; i < request->need_count; i++)
+        hold_need(c, &request->needs[i], all);
     json_decref(root);
 }
 
-int tm_azure_check(struct tm_env *env, const char *image, struct tm_aws_checks *out, struct tm_error *e)
+int tm_azure_check(struct tm_env *env, const struct tm_check_request *request, struct tm_cloud_checks *out,
+                   struct tm_error *e)
 {
     struct checking c = {.env = env, .out = out};
     struct tm_error own = {.text = ""};
     int rc = tm_arm_create(env, &c.arm, &own);
     if (rc == 0) rc = tm_web_create(env, &c.web, &own);
     if (rc == -(int)TM_ENOMEM) c.memory = true;
-    if (rc != 0 && !c.memory) (void)snprintf(add(&c, "credentials", TM_CHECK_BAD)->what, 390, "%.380s", own.text);
+    if (rc != 0 && !c.memory) {
+        struct tm_cloud_check *line = add(&c, "settings", TM_CHECK_BAD);
+        (void)snprintf(line->what, sizeof line->what, "%.380s", own.text);
+        (void)snprintf(line->fix, sizeof line->fix, "set AZURE_SUBSCRIPTION_ID, or run `az login`");
+    }
     if (rc == 0 && check_credentials(&c)) {
         check_permissions(&c);
         check_list(&c);
         check_group(&c);
-        check_quota(&c);
+        check_quota(&c, request);
     }
-    if (rc == 0) check_image(&c, image);
+    if (rc == 0) check_image(&c, request->image);
     tm_web_destroy(c.web);
     tm_arm_destroy(c.arm);
     return c.memory ? tm_error_nomem(e) : 0;

@@ -157,18 +157,12 @@ static int take_made(struct tm_azure__cloud *c, size_t slot, const struct reply 
     struct tm_azure__ask *ask = &c->asks[slot];
     size_t at = call_of(c, slot)->at;
     struct tm_vm__row row;
-    struct tm_error own = {.text = ""};
     char run[32];
     if (reply->status == 0 || reply->status >= 300) return refuse(c, at, reply, e);
     if (ask->stage != TM_AZURE_VM) {
         tm_azure__read_address(reply->root, ask->address);
         ask->stage = ask->stage == TM_AZURE_ADDRESS ? TM_AZURE_NIC : TM_AZURE_VM;
-        int rc = begin_make(c, slot, out, &own);
-        if (rc != 0) {
-            tm_log(TM_LOG_WARN, "Azure could not be asked, retrying: %s", own.text);
-            tm_vms__unmade(&c->base.vms, at, now_of(c));
-        }
-        return rc == -(int)TM_ENOMEM ? tm_error_nomem(e) : 0;
+        return tm_vm_cloud__go_on(&c->base, slot, begin_make(c, slot, out, e), e);
     }
     if (!tm_azure__read_vm(reply->root, &row, run)) row = (struct tm_vm__row){.pool = -1};
     (void)snprintf(row.id, sizeof row.id, "%s", c->base.vms.vms[at].token);

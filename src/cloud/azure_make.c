@@ -3,6 +3,7 @@
 #include "base/jsonout.h"
 #include "base/log.h"
 #include "cloud/azure_internal.h"
+#include "cloud/rented.h"
 
 #include <openssl/core_names.h>
 #include <openssl/evp.h>
@@ -307,7 +308,8 @@ static int ask_object(struct tm_azure__cloud *c, struct tm_azure_request *reques
 }
 
 /* By its hash, so that it is brought once. */
-static int bring_program(struct tm_azure__cloud *c, struct tm_error *e)
+static int bring(struct tm_azure__cloud *c, const char *what, const char *file, char sha256[TM_SHA256_HEX],
+                 struct tm_error *e)
 {
     struct tm_azure_request request;
     char key[TM_AZURE_KEY_MAX];
@@ -315,14 +317,14 @@ static int bring_program(struct tm_azure__cloud *c, struct tm_error *e)
     const void *data = NULL;
     size_t length = 0;
     struct tm_env *env = c->base.env;
-    int rc = env->file_map(env, c->base.options.program, &data, &length, e);
+    int rc = env->file_map(env, file, &data, &length, e);
     if (rc != 0) return rc;
-    tm_sha256_hex(data, length, c->sha256);
-    (void)snprintf(name, sizeof name, "program-%s", c->sha256);
+    tm_sha256_hex(data, length, sha256);
+    (void)snprintf(name, sizeof name, "%s-%s", what, sha256);
     tm_azure__make_object(c, SIZE_MAX, name, "HEAD", key, &request);
     rc = ask_object(c, &request, e);
     if (rc == -(int)TM_ENOTFOUND) {
-        tm_log(TM_LOG_INFO, "bringing the program (%zu bytes) to az:/%s", length, key);
+        tm_log(TM_LOG_INFO, "bringing the %s (%zu bytes) to az:/%s", what, length, key);
         tm_azure__make_object(c, SIZE_MAX, name, "PUT", key, &request);
         request.body = data;
         request.length = length;
@@ -330,7 +332,7 @@ static int bring_program(struct tm_azure__cloud *c, struct tm_error *e)
         rc = ask_object(c, &request, e);
     }
     env->file_unmap(env, data, length);
-    return rc == 0 ? 0 : tm_error_wrap(e, rc, "bringing the program to the container");
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "bringing the %s to the container", what);
 }
 
 /* 0, -TM_ENOTFOUND, or words. `out_state`: provisioningState; NULL: not asked for. */
@@ -363,6 +365,15 @@ static int ask_arm(struct tm_azure__cloud *c, struct tm_arm_request *r, const ch
                         advice[0] != '\0' ? "; " : "", advice);
 }
 
+/* Of what all runs use: who made it, and for which job. */
+static void put_maker(const struct tm_azure__cloud *c, struct tm_jsonout *json)
+{
+    tm_jsonout_object(json, "tags");
+    tm_jsonout_string(json, TM_RENTED_TAG, c->options.vm.job);
+    tm_jsonout_string(json, TM_VM_TAG_OWNER, c->options.vm.owner);
+    tm_jsonout_end(json);
+}
+
 static int make_group(struct tm_azure__cloud *c, struct tm_error *e)
 {
     struct tm_arm_request r = {.arm = c->arm, .method = "GET"};
@@ -377,6 +388,7 @@ static int make_group(struct tm_azure__cloud *c, struct tm_error *e)
     tm_jsonout_init_line(&json, &body);
     tm_jsonout_object(&json, NULL);
     tm_jsonout_string(&json, "location", c->options.location);
+    put_maker(c, &json);
     tm_jsonout_end(&json);
     rc = tm_text_status(&body, e);
     r.method = "PUT";
@@ -392,6 +404,7 @@ static void print_network(const struct tm_azure__cloud *c, struct tm_text *out)
     tm_jsonout_init_line(&json, out);
     tm_jsonout_object(&json, NULL);
     tm_jsonout_string(&json, "location", c->options.location);
+    put_maker(c, &json);
     tm_jsonout_object(&json, "properties");
     tm_jsonout_object(&json, "addressSpace");
     tm_jsonout_list(&json, "addressPrefixes");
@@ -474,7 +487,9 @@ static int make_key(struct tm_azure__cloud *c, struct tm_error *e)
 
 int tm_azure__prepare(struct tm_azure__cloud *c, struct tm_error *e)
 {
-    int rc = bring_program(c, e);
+    const struct tm_vm_options *o = &c->base.options;
+    int rc = bring(c, "program", o->program, c->sha256, e);
+    if (rc == 0 && o->wheel != NULL) rc = bring(c, "wheel", o->wheel, c->base.wheel_sha256, e);
     if (rc == 0) rc = make_key(c, e);
     if (rc == 0) rc = make_group(c, e);
     if (rc != 0) return rc;

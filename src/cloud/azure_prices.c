@@ -1,5 +1,6 @@
 /* What spot VMs cost now: Azure's retail prices, which anybody may ask for. */
 #include "cloud/azure_internal.h"
+#include "cloud/azure_market.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,12 +8,9 @@
 
 enum { ASK_MS = 30000, TRIES = 3 };
 
-/* Where prices are; NULL: a private cloud has none that we know of. */
 static const char *endpoint(const struct tm_azure__cloud *c)
 {
-    const char *said = c->base.env->variable(c->base.env, "AZURE_RETAIL_PRICES_ENDPOINT");
-    if (said != NULL && said[0] != '\0') return said;
-    return strcmp(tm_arm_endpoint(c->arm), "https://management.azure.com") == 0 ? "https://prices.azure.com" : NULL;
+    return tm_azure_market__origin(c->base.env, tm_arm_endpoint(c->arm));
 }
 
 bool tm_azure__has_prices(const struct tm_azure__cloud *c)
@@ -38,15 +36,9 @@ static bool find_pool(const struct tm_azure__cloud *c, struct tm_azure__ask *ask
 
 static int ask_price(struct tm_azure__cloud *c, struct tm_azure__ask *ask, struct tm_web_call **out, struct tm_error *e)
 {
-    char filter[300];
     struct tm_text url;
-    (void)snprintf(filter, sizeof filter,
-                   "armRegionName eq '%.60s' and armSkuName eq '%.60s' and priceType eq 'Consumption'",
-                   c->options.location, c->base.pools[ask->at].type);
     tm_text_init(&url, sizeof ask->arm.url);
-    tm_text_printf(&url, "%.200s/api/retail/prices?$filter=", endpoint(c));
-    tm_percent_encode(filter, false, &url);
-    int rc = tm_text_status(&url, e);
+    int rc = tm_azure_market__url(endpoint(c), c->base.pools[ask->at].type, c->options.location, 0, &url, e);
     (void)snprintf(ask->arm.url, sizeof ask->arm.url, "%s", tm_text_string(&url));
     tm_text_deinit(&url);
     const struct tm_web_request request = {
@@ -69,16 +61,16 @@ int tm_azure__take_prices(struct tm_azure__cloud *c, size_t slot, const json_t *
     struct tm_vms *vms = &c->base.vms;
     int64_t now_ms = tm_vm_cloud__now_ms(&c->base);
     const struct tm_cloud_pool *pool = &c->base.pools[ask->at];
-    double usd_h = tm_azure__read_spot_price(root, pool->type);
+    double usd_h = tm_azure__read_spot_price(root, pool->type, c->options.location);
     if (!isnan(usd_h)) {
         struct tm_vm__price price = {.usd_h = usd_h}; /* of the location: the same in each of its zones */
         (void)snprintf(price.type, sizeof price.type, "%s", pool->type);
         (void)snprintf(price.zone, sizeof price.zone, "%s", pool->zone);
-        tm_vms__priced(vms, &price, now_ms);
+        tm_vms__priced(vms, &price);
         for (size_t i = 0; i < vms->count; i++) {
             if (vms->instances[i].pool != (int)ask->at || strcmp(vms->instances[i].zone, price.zone) == 0) continue;
             (void)snprintf(price.zone, sizeof price.zone, "%s", vms->instances[i].zone);
-            tm_vms__priced(vms, &price, now_ms);
+            tm_vms__priced(vms, &price);
         }
     }
     ask->at++;

@@ -196,7 +196,7 @@ enum tm_azure__progress tm_azure__read_operation(int status, const json_t *root)
     return strcmp(word, "Succeeded") == 0 ? TM_AZURE_DONE : TM_AZURE_UNDER_WAY;
 }
 
-double tm_azure__read_spot_price(const json_t *root, const char *type)
+double tm_azure__read_spot_price(const json_t *root, const char *type, const char *location)
 {
     const json_t *items = json_object_get(root, "Items");
     double lowest = NAN;
@@ -208,7 +208,12 @@ double tm_azure__read_spot_price(const json_t *root, const char *type)
         const json_t *price = json_object_get(item, "retailPrice");
         bool spot = sku != NULL && strstr(sku, "Spot") != NULL;
         bool windows = product != NULL && strstr(product, "Windows") != NULL;
-        if (!spot || windows || size == NULL || strcmp(size, type) != 0 || !json_is_number(price)) continue;
+        const char *place = text_of(item, "armRegionName");
+        const char *unit = text_of(item, "unitOfMeasure");
+        bool hourly = unit != NULL && strcmp(unit, "1 Hour") == 0;
+        bool here = place != NULL && strcmp(place, location) == 0;
+        if (!spot || windows || !hourly || !here || size == NULL || strcmp(size, type) != 0) continue;
+        if (!json_is_number(price)) continue;
         double usd_h = json_number_value(price);
         if (usd_h > 0 && (isnan(lowest) || usd_h < lowest)) lowest = usd_h;
     }

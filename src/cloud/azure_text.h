@@ -31,7 +31,7 @@ enum tm_azure__progress { TM_AZURE_UNDER_WAY, TM_AZURE_DONE, TM_AZURE_FAILED };
 /* What an operation's URL says. */
 enum tm_azure__progress tm_azure__read_operation(int status, const json_t *root);
 
-/* The lowest price of a spot VM of this type in a page of retail prices; NaN: none. */
-double tm_azure__read_spot_price(const json_t *root, const char *type);
+/* The lowest price of a spot VM of this type at this location in a page of retail prices; NaN: none. */
+double tm_azure__read_spot_price(const json_t *root, const char *type, const char *location);
 
 #endif

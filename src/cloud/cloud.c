@@ -48,12 +48,12 @@ int64_t tm_cloud_wait_ms(struct tm_cloud *cloud, int pool, int most)
     int64_t sum_ms = 0, longer_ms = 0, now_ms = cloud->now_ms(cloud);
     const struct tm_cloud_instance *all = cloud->instances(cloud, &count);
     for (size_t i = count; i-- > 0 && came < most;) {
-        if (all[i].pool != pool || all[i].arrived_ms < 0) continue;
+        if (all[i].pool != pool || all[i].arrived_ms < 0 || all[i].recalled) continue;
         sum_ms += all[i].arrived_ms - all[i].asked_ms;
         came++;
     }
     for (size_t i = count; i-- > 0 && waiting < most;) {
-        if (all[i].pool != pool || all[i].state != TM_INSTANCE_STARTING) continue;
+        if (all[i].pool != pool || all[i].state != TM_INSTANCE_STARTING || all[i].recalled) continue;
         if (came > 0 && (now_ms - all[i].asked_ms) * came <= sum_ms) continue;
         longer_ms += now_ms - all[i].asked_ms;
         waiting++;

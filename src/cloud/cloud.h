@@ -53,7 +53,9 @@ struct tm_cloud_instance {
     int64_t arrived_ms;
     int64_t noticed_ms;
     int64_t gone_ms;
-    int pid; /* local: of its process group's leader; 0: none */
+    bool ungranted; /* asked for, and the cloud gave none: it never was */
+    bool recalled;  /* an earlier program asked for it: how long it took to come is not known */
+    int pid;        /* local: of its process group's leader; 0: none */
 };
 
 enum tm_cloud_event_kind {
@@ -73,6 +75,7 @@ struct tm_cloud_event {
     int64_t time_ms;   /* the cloud's */
     int64_t left_ms;   /* TM_CLOUD_NOTICE: until the loss, in real time */
     bool announced;    /* TM_CLOUD_LOST: there was a notice */
+    char why[200];     /* TM_CLOUD_REFUSED: in the cloud's words; "": it does not say */
     int status;        /* TM_CLOUD_LOST, TM_CLOUD_RELEASED: exit status of what ended by itself; -1: it was ended */
 };
 
@@ -84,8 +87,8 @@ struct tm_cloud_bill {
 
 struct tm_cloud {
     void *self;
-    bool bills_start; /* instances are billed from their grant on; else from their arrival */
-    bool queues;      /* how long one takes to come depends on who else waits: it is measured, and remembered */
+    bool bills_start;  /* instances are billed from their grant on; else from their arrival */
+    bool learns_start; /* how long one takes to come is the cloud's to say: it is measured, and remembered */
     /* What it was opened with: borrowed as long as it is there. */
     const struct tm_cloud_pool *(*pools)(struct tm_cloud *cloud, int *out_count);
     /* How many of a pool are wanted from now on. Fewer than there are: no more are granted; see release. -TM_EUSAGE:
@@ -104,6 +107,8 @@ struct tm_cloud {
     int (*offered)(struct tm_cloud *cloud, int pool);        /* how many more it would give now; NULL, -1: not known */
     int64_t (*now_ms)(struct tm_cloud *cloud);               /* the time that is billed */
     struct tm_cloud_bill (*bill)(struct tm_cloud *cloud);    /* up to now */
+    /* Everything was given back: may the bill still change, with what `next` brings? NULL: it does not. */
+    bool (*owes)(struct tm_cloud *cloud);
     /* How many were found so far that an earlier program left, or that nobody here asked for: they are ended. NULL:
      * such are not looked for. */
     int (*strays)(struct tm_cloud *cloud);

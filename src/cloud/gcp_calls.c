@@ -146,7 +146,7 @@ static void put_labels(struct tm_gcp__cloud *c, size_t at, struct tm_jsonout *js
     tm_jsonout_end(json);
 }
 
-static void put_disk(struct tm_gcp__cloud *c, struct tm_jsonout *json)
+static void put_disk(struct tm_gcp__cloud *c, size_t at, struct tm_jsonout *json)
 {
     const char *image = c->options.image != NULL ? c->options.image : TM_GCP_IMAGE;
     char path[300];
@@ -161,6 +161,7 @@ static void put_disk(struct tm_gcp__cloud *c, struct tm_jsonout *json)
     tm_jsonout_object(json, "initializeParams");
     tm_jsonout_string(json, "sourceImage", path);
     if (c->options.disk_gb > 0) tm_jsonout_string(json, "diskSizeGb", size);
+    put_labels(c, at, json); /* it costs for itself, too */
     tm_jsonout_end(json);
     tm_jsonout_end(json);
     tm_jsonout_end(json);
@@ -220,6 +221,7 @@ static void print_body(struct tm_gcp__cloud *c, size_t slot)
     size_t at = c->shared.slots[slot].call.at;
     const struct tm_cloud_pool *pool = &c->shared.pools[c->shared.vms.instances[at].pool];
     struct tm_jsonout json;
+    char rule[40];
     tm_text_clear(&s->body);
     tm_jsonout_init_line(&json, &s->body);
     tm_jsonout_object(&json, NULL);
@@ -228,8 +230,14 @@ static void print_body(struct tm_gcp__cloud *c, size_t slot)
     put_machine(s, pool->type, &json);
     put_labels(c, at, &json);
     put_scheduling(c, pool->kind == TM_INSTANCE_SPOT, &json);
-    put_disk(c, &json);
+    put_disk(c, at, &json);
     put_network(c, &json);
+    tm_gcp__rule_name(c->options.common.run, rule);
+    tm_jsonout_object(&json, "tags");
+    tm_jsonout_list(&json, "items");
+    tm_jsonout_string(&json, NULL, rule);
+    tm_jsonout_end(&json);
+    tm_jsonout_end(&json);
     tm_jsonout_object(&json, "metadata");
     tm_jsonout_list(&json, "items");
     put_item(&json, "startup-script", tm_text_string(&s->script));
@@ -516,7 +524,8 @@ static int check_places(const struct tm_gcp__cloud *c, struct tm_error *e)
 }
 
 /* By its hash, so that it is brought once. */
-static int bring_program(struct tm_gcp__cloud *c, struct tm_error *e)
+static int bring(struct tm_gcp__cloud *c, const char *what, const char *file, char sha256[TM_SHA256_HEX],
+                 struct tm_error *e)
 {
     struct tm_web_answer answer;
     char path[TM_GCP_PATH_MAX];
@@ -525,10 +534,10 @@ static int bring_program(struct tm_gcp__cloud *c, struct tm_error *e)
     const void *data = NULL;
     size_t length = 0;
     struct tm_env *env = c->shared.env;
-    int rc = env->file_map(env, c->options.common.program, &data, &length, e);
+    int rc = env->file_map(env, file, &data, &length, e);
     if (rc != 0) return rc;
-    tm_sha256_hex(data, length, c->sha256);
-    (void)snprintf(name, sizeof name, "program-%s", c->sha256);
+    tm_sha256_hex(data, length, sha256);
+    (void)snprintf(name, sizeof name, "%s-%s", what, sha256);
     object_path(c, SIZE_MAX, name, false, path, sizeof path);
     struct tm_gcp_request request = make_request(c, "GET", path);
     request.service = TM_GCP_STORAGE;
@@ -536,7 +545,7 @@ static int bring_program(struct tm_gcp__cloud *c, struct tm_error *e)
     if (rc == 0 && answer.status == 404) {
         tm_web_answer_deinit(&answer);
         object_path(c, SIZE_MAX, name, true, key, sizeof key);
-        tm_log(TM_LOG_INFO, "bringing the program (%zu bytes) to gs://%s/%s", length, c->options.common.bucket, key);
+        tm_log(TM_LOG_INFO, "bringing the %s (%zu bytes) to gs://%s/%s", what, length, c->options.common.bucket, key);
         request = make_upload(c, path, sizeof path, key);
         request.body = data;
         request.length = length;
@@ -548,13 +557,16 @@ static int bring_program(struct tm_gcp__cloud *c, struct tm_error *e)
         rc = refused(c->options.common.bucket, &answer, e);
     else if (rc == 0)
         tm_web_answer_deinit(&answer);
-    return rc == 0 ? 0 : tm_error_wrap(e, rc, "bringing the program to the bucket");
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "bringing the %s to the bucket", what);
 }
 
 int tm_gcp__prepare(struct tm_gcp__cloud *c, struct tm_error *e)
 {
+    const struct tm_vm_options *o = &c->options.common;
     int rc = tm_gcp_project(c->gcp, &c->project, e);
-    if (rc == 0) rc = bring_program(c, e);
+    if (rc == 0) rc = bring(c, "program", o->program, c->sha256, e);
+    if (rc == 0 && o->wheel != NULL) rc = bring(c, "wheel", o->wheel, c->shared.wheel_sha256, e);
     if (rc == 0) rc = find_zones(c, e);
-    return rc == 0 ? check_places(c, e) : rc;
+    if (rc == 0) rc = check_places(c, e);
+    return rc == 0 ? tm_gcp__make_rule(c, e) : rc;
 }

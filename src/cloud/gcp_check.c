@@ -5,18 +5,35 @@
 #include "cloud/gcp_text.h"
 #include "web/gcp.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { ASK_MS = 30000, TRIES = 3 };
 
-static const char *const permissions[] = {
-    "compute.instances.create",   "compute.instances.delete",    "compute.instances.get",
-    "compute.instances.list",     "compute.instances.setLabels", "compute.instances.setMetadata",
-    "compute.disks.create",       "compute.subnetworks.use",     "compute.subnetworks.useExternalIp",
-    "compute.zoneOperations.get", "compute.zoneOperations.list", "compute.globalOperations.list",
-    "compute.zones.list",         "compute.regions.get",         "compute.projects.get",
-    "compute.networks.get"};
+static const char *const permissions[] = {"compute.instances.create",
+                                          "compute.instances.delete",
+                                          "compute.instances.get",
+                                          "compute.instances.list",
+                                          "compute.instances.setLabels",
+                                          "compute.instances.setMetadata",
+                                          "compute.disks.create",
+                                          "compute.subnetworks.use",
+                                          "compute.subnetworks.useExternalIp",
+                                          "compute.zoneOperations.get",
+                                          "compute.zoneOperations.list",
+                                          "compute.globalOperations.list",
+                                          "compute.zones.list",
+                                          "compute.regions.get",
+                                          "compute.projects.get",
+                                          "compute.networks.get",
+                                          "compute.firewalls.create",
+                                          "compute.firewalls.delete",
+                                          "compute.firewalls.list",
+                                          "compute.networks.updatePolicy",
+                                          "compute.instances.setTags",
+                                          "compute.instances.setServiceAccount",
+                                          "compute.disks.setLabels"};
 
 enum { PERMISSIONS = sizeof permissions / sizeof *permissions };
 
@@ -26,6 +43,10 @@ static const char policy[] =
     "stage: GA\n"
     "includedPermissions:\n"
     "- compute.disks.create\n"
+    "- compute.disks.setLabels\n"
+    "- compute.firewalls.create\n"
+    "- compute.firewalls.delete\n"
+    "- compute.firewalls.list\n"
     "- compute.globalOperations.list\n"
     "- compute.instances.create\n"
     "- compute.instances.delete\n"
@@ -33,7 +54,10 @@ static const char policy[] =
     "- compute.instances.list\n"
     "- compute.instances.setLabels\n"
     "- compute.instances.setMetadata\n"
+    "- compute.instances.setServiceAccount\n"
+    "- compute.instances.setTags\n"
     "- compute.networks.get\n"
+    "- compute.networks.updatePolicy\n"
     "- compute.projects.get\n"
     "- compute.regions.get\n"
     "- compute.subnetworks.use\n"
@@ -52,15 +76,13 @@ struct checking {
     struct tm_gcp *gcp;
     struct tm_web *web;
     const char *project;
-    struct tm_aws_checks *out;
+    struct tm_cloud_checks *out;
     bool memory; /* there was too little */
 };
 
-static struct tm_aws_check_line *add(struct checking *c, const char *name, enum tm_check_result result)
+static struct tm_cloud_check *add(struct checking *c, const char *name, enum tm_check_result result)
 {
-    struct tm_aws_check_line *line = &c->out->lines[c->out->count++];
-    *line = (struct tm_aws_check_line){.name = name, .result = result};
-    return line;
+    return tm_cloud_checks_add(c->out, name, result);
 }
 
 /* Asks; NULL: a line says why not, if `name` is given. */
@@ -85,7 +107,7 @@ static json_t *ask(struct checking *c, const char *name, struct tm_gcp_request *
     c->memory = c->memory || rc == -(int)TM_ENOMEM;
     if (rc == 0 || name == NULL) return root;
     const char *advice = tm_gcp__advice(why.code);
-    struct tm_aws_check_line *line = add(c, name, TM_CHECK_BAD);
+    struct tm_cloud_check *line = add(c, name, TM_CHECK_BAD);
     (void)snprintf(line->what, sizeof line->what, "%.390s", e.text);
     (void)snprintf(line->fix, sizeof line->fix, "%.290s",
                    advice[0] != '\0' && strcmp(why.code, "notFound") != 0 ? advice : fix);
@@ -102,7 +124,7 @@ static bool check_credentials(struct checking *c)
     struct tm_gcp_request request = {.service = TM_GCP_COMPUTE, .method = "GET", .path = path};
     json_t *root = ask(c, "credentials", &request, "correct the credentials, or GOOGLE_CLOUD_PROJECT");
     if (root == NULL) return false;
-    struct tm_aws_check_line *line = add(c, "credentials", TM_CHECK_GOOD);
+    struct tm_cloud_check *line = add(c, "credentials", TM_CHECK_GOOD);
     (void)snprintf(line->what, sizeof line->what, "%.250s, project %.100s", tm_gcp_identity(c->gcp), c->project);
     json_decref(root);
     return true;
@@ -122,13 +144,13 @@ static void check_permissions(struct checking *c)
         .service = TM_GCP_RESOURCES, .method = "POST", .path = path, .body = body, .length = used};
     json_t *root = ask(c, NULL, &request, "");
     if (root == NULL) {
-        struct tm_aws_check_line *line = add(c, "permissions", TM_CHECK_UNKNOWN);
+        struct tm_cloud_check *line = add(c, "permissions", TM_CHECK_UNKNOWN);
         (void)snprintf(line->what, sizeof line->what, "not known: the Cloud Resource Manager API does not answer");
         (void)snprintf(line->fix, sizeof line->fix, "run `gcloud services enable cloudresourcemanager.googleapis.com`");
         return;
     }
     const json_t *given = json_object_get(root, "permissions");
-    struct tm_aws_check_line *line = add(c, "permissions", TM_CHECK_GOOD);
+    struct tm_cloud_check *line = add(c, "permissions", TM_CHECK_GOOD);
     size_t missing = 0;
     used = 0;
     for (size_t i = 0; i < PERMISSIONS; i++) {
@@ -181,7 +203,7 @@ static void check_network(struct checking *c)
 }
 
 /* Those of GPUs, and of preemptible CPUs. */
-static void print_quotas(const json_t *root, struct tm_aws_check_line *line)
+static void print_quotas(const json_t *root, struct tm_cloud_check *line)
 {
     const json_t *list = json_object_get(root, "quotas");
     size_t used = strlen(line->what);
@@ -197,30 +219,84 @@ static void print_quotas(const json_t *root, struct tm_aws_check_line *line)
     }
 }
 
-static void check_quotas(struct checking *c)
+/* What is left of a quota; -1: it is not in the list. */
+static double left_of(const json_t *root, const char *metric)
 {
-    const char *place = c->env->variable(c->env, "CLOUDSDK_COMPUTE_REGION");
+    const json_t *list = json_object_get(root, "quotas");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *one = json_array_get(list, i);
+        const char *name = json_string_value(json_object_get(one, "metric"));
+        if (name != NULL && strcmp(name, metric) == 0)
+            return json_number_value(json_object_get(one, "limit")) - json_number_value(json_object_get(one, "usage"));
+    }
+    return -1;
+}
+
+/* GPUs and vCPUs are counted apart, spot ("preemptible") and standard, too. */
+static void hold_need(struct checking *c, const struct tm_check_need *need, const json_t *region)
+{
+    char metric[96];
+    char of[64];
+    const char *market = need->spot ? "PREEMPTIBLE_" : "";
+    (void)snprintf(metric, sizeof metric, "%sNVIDIA_%.40s_GPUS", market, need->gpu);
+    for (char *at = metric; *at != '\0'; at++)
+        *at = (char)(*at == '-' ? '_' : toupper((unsigned char)*at));
+    (void)snprintf(of, sizeof of, "%.40s GPUs", need->gpu);
+    double left = need->gpus > 0 ? left_of(region, metric) : -1;
+    if (left >= 0)
+        tm_check__quota(c->out, need, need->gpus * (double)need->count, of, left, metric,
+                        tm_gcp__advice("QUOTA_EXCEEDED"));
+    else if (need->gpus > 0)
+        tm_check__no_quota(c->out, need, "Google lists no quota for its GPU there");
+    (void)snprintf(metric, sizeof metric, "%sCPUS", market);
+    left = need->vcpus > 0 ? left_of(region, metric) : -1;
+    if (left > 0 || (left == 0 && !need->spot)) /* without preemptible ones, those of the others count */
+        tm_check__quota(c->out, need, need->vcpus * (double)need->count, "vCPUs", left, metric,
+                        tm_gcp__advice("QUOTA_EXCEEDED"));
+}
+
+static void hold_needs(struct checking *c, const struct tm_check_request *request, const json_t *project,
+                       const json_t *region)
+{
+    double gpus = 0;
+    double left = left_of(project, "GPUS_ALL_REGIONS");
+    for (size_t i = 0; i < request->need_count; i++) {
+        gpus += request->needs[i].gpus * (double)request->needs[i].count;
+        hold_need(c, &request->needs[i], region);
+    }
+    if (request->need_count == 0 || left < 0 || gpus <= left) return;
+    struct tm_cloud_check *line = add(c, "quota", TM_CHECK_BAD);
+    (void)snprintf(line->what, sizeof line->what, "%.0f GPUs are wanted at a time; %.0f may be had (GPUS_ALL_REGIONS)",
+                   gpus, left);
+    (void)snprintf(line->fix, sizeof line->fix, "%s", tm_gcp__advice("QUOTA_EXCEEDED"));
+}
+
+static void check_quotas(struct checking *c, const struct tm_check_request *asked)
+{
+    const char *place = asked->region != NULL ? asked->region : c->env->variable(c->env, "CLOUDSDK_COMPUTE_REGION");
     char path[200];
-    struct tm_aws_check_line *line = add(c, "quotas", TM_CHECK_UNKNOWN);
+    struct tm_cloud_check *line = add(c, "quotas", TM_CHECK_UNKNOWN);
     (void)snprintf(path, sizeof path, "/projects/%s", c->project);
     struct tm_gcp_request request = {.service = TM_GCP_COMPUTE, .method = "GET", .path = path};
-    json_t *root = ask(c, NULL, &request, "");
-    if (root != NULL) print_quotas(root, line);
-    json_decref(root);
+    json_t *project = ask(c, NULL, &request, "");
+    if (project != NULL) print_quotas(project, line);
     if (place == NULL) {
         (void)snprintf(line->fix, sizeof line->fix, "set CLOUDSDK_COMPUTE_REGION to see those of a region");
+        json_decref(project);
         return;
     }
     (void)snprintf(path, sizeof path, "/projects/%s/regions/%.60s", c->project, place);
     request = (struct tm_gcp_request){.service = TM_GCP_COMPUTE, .method = "GET", .path = path};
-    root = ask(c, NULL, &request, "");
-    if (root != NULL) print_quotas(root, line);
-    json_decref(root);
+    json_t *region = ask(c, NULL, &request, "");
+    if (region != NULL) print_quotas(region, line);
     if (line->what[0] == '\0') {
         line->result = TM_CHECK_BAD;
         (void)snprintf(line->what, sizeof line->what, "no GPUs are allowed in %.60s", place);
         (void)snprintf(line->fix, sizeof line->fix, "%s", tm_gcp__advice("QUOTA_EXCEEDED"));
     }
+    hold_needs(c, asked, project, region);
+    json_decref(project);
+    json_decref(region);
 }
 
 /* VMs find the program by URLs that are signed. */
@@ -231,13 +307,18 @@ static void check_urls(struct checking *c)
     const struct tm_gcp_object object = {"GET", "bucket", "object"};
     tm_text_init(&url, 8192);
     int rc = tm_gcp_url(c->gcp, &object, NULL, 60, &url, &e);
-    struct tm_aws_check_line *line = add(c, "signed URLs", rc == 0 ? TM_CHECK_GOOD : TM_CHECK_BAD);
+    struct tm_cloud_check *line = add(c, "signed URLs", rc == 0 ? TM_CHECK_GOOD : TM_CHECK_BAD);
     c->memory = c->memory || rc == -(int)TM_ENOMEM;
     (void)snprintf(line->what, sizeof line->what, "%.390s", rc == 0 ? "can be made" : e.text);
+    if (rc != 0)
+        (void)snprintf(line->fix, sizeof line->fix,
+                       "use a service account's key, or name an account that signs: fleet: {gcp: {service_account: "
+                       "NAME}}");
     tm_text_deinit(&url);
 }
 
-int tm_gcp_check(struct tm_env *env, const char *image, struct tm_aws_checks *out, struct tm_error *e)
+int tm_gcp_check(struct tm_env *env, const struct tm_check_request *request, struct tm_cloud_checks *out,
+                 struct tm_error *e)
 {
     struct tm_error own = {.text = ""};
     struct checking c = {.env = env, .out = out};
@@ -246,14 +327,17 @@ int tm_gcp_check(struct tm_env *env, const char *image, struct tm_aws_checks *ou
     if (rc == 0) rc = tm_gcp_project(c.gcp, &c.project, &own);
     if (rc == 0) rc = tm_web_create(env, &c.web, &own);
     if (rc != 0 && rc != -(int)TM_ENOMEM) {
-        struct tm_aws_check_line *line = add(&c, "settings", TM_CHECK_BAD);
+        struct tm_cloud_check *line = add(&c, "settings", TM_CHECK_BAD);
         (void)snprintf(line->what, sizeof line->what, "%.390s", own.text);
+        (void)snprintf(line->fix, sizeof line->fix,
+                       "set GOOGLE_APPLICATION_CREDENTIALS and GOOGLE_CLOUD_PROJECT, or run `gcloud auth "
+                       "application-default login` and `gcloud config set project NAME`");
         rc = 0;
     } else if (rc == 0 && check_credentials(&c)) {
         check_permissions(&c);
-        check_image(&c, image);
+        check_image(&c, request->image);
         check_network(&c);
-        check_quotas(&c);
+        check_quotas(&c, request);
         check_urls(&c);
     }
     tm_web_destroy(c.web);

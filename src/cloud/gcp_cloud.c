@@ -19,6 +19,12 @@ static int begin_request(struct tm_gcp__cloud *c, size_t slot, struct tm_web_cal
     return tm_gcp_begin(c->shared.web, &c->slots[slot].request, out, e);
 }
 
+/* The call goes on with another request. */
+static int go_on(struct tm_gcp__cloud *c, size_t slot, struct tm_web_call **out, struct tm_error *e)
+{
+    return tm_vm_cloud__go_on(&c->shared, slot, begin_request(c, slot, out, e), e);
+}
+
 static int gcp_begin(void *self, size_t slot, struct tm_web_call **out, struct tm_error *e)
 {
     struct tm_gcp__cloud *c = self;
@@ -102,7 +108,7 @@ static int take_refusal(struct tm_gcp__cloud *c, size_t slot, const char *code, 
         int rc = tm_gcp__make_elsewhere(c, slot, &more, e);
         if (rc != 0) return rc;
     }
-    if (more) return begin_request(c, slot, out, e);
+    if (more) return go_on(c, slot, out, e);
     return tm_vms__refused(&c->shared.vms, call_of(c, slot)->at, code, words, tm_vm_cloud__now_ms(&c->shared), e);
 }
 
@@ -140,11 +146,11 @@ static int take_insert(struct tm_gcp__cloud *c, size_t slot, const struct said *
                                tm_vm_cloud__now_ms(&c->shared), e);
     if (!op.done) {
         tm_gcp__make_wait(c, slot, op.name);
-        return begin_request(c, slot, out, e);
+        return go_on(c, slot, out, e);
     }
     if (op.code[0] != '\0') return take_refusal(c, slot, op.code, op.message, out, e);
     tm_gcp__make_get(c, slot);
-    return begin_request(c, slot, out, e);
+    return go_on(c, slot, out, e);
 }
 
 /* A delete, or the wait for its operation: the next look tells that it has gone. */
@@ -157,7 +163,7 @@ static int take_delete(struct tm_gcp__cloud *c, size_t slot, const struct said *
     if (said->root != NULL && !tm_gcp__read_operation(said->root, &op)) op.done = true;
     if (said->root != NULL && !op.done) {
         tm_gcp__make_wait(c, slot, op.name);
-        return begin_request(c, slot, out, e);
+        return go_on(c, slot, out, e);
     }
     bool answered = said->root != NULL || said->code[0] != '\0';
     const char *code = gone ? "" : said->root != NULL ? op.code : said->code;
@@ -254,7 +260,7 @@ static int take_list(struct tm_gcp__cloud *c, size_t slot, const struct said *sa
     if (!next && (tm_gcp__stage(s->stage) == NULL || !has_questions(c)))
         return tm_vm_cloud__take_rows(&c->shared, 0, e);
     tm_gcp__make_list(c, slot);
-    return begin_request(c, slot, out, e);
+    return go_on(c, slot, out, e);
 }
 
 static int gcp_take(void *self, size_t slot, int rc, struct tm_web_answer *answer, const struct tm_error *why,
@@ -271,6 +277,11 @@ static int gcp_take(void *self, size_t slot, int rc, struct tm_web_answer *answe
 }
 
 /* ---- life ---- */
+
+static void remove_rest(void *self)
+{
+    tm_gcp__remove_rule(self);
+}
 
 static void gcp_destroy(void *self)
 {
@@ -300,6 +311,7 @@ int tm_gcp_cloud_create(struct tm_env *env, const struct tm_gcp_options *options
                                          .begin = gcp_begin,
                                          .take = gcp_take,
                                          .end = gcp_end,
+                                         .remove_rest = remove_rest,
                                          .destroy = gcp_destroy};
     c->options = *options;
     c->slots = tm_calloc(TM_VM_CALLS_MAX, sizeof *c->slots);

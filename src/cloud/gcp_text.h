@@ -9,6 +9,8 @@
 #define TM_GCP_LABEL_JOB  "tidemill-job"
 #define TM_GCP_LABEL_RUN  "tidemill-run"
 #define TM_GCP_LABEL_POOL "tidemill-pool"
+/* Of a firewall rule, which has no labels: the job's name follows. */
+#define TM_GCP_RULE_ABOUT "Tidemill: VMs of one job reach each other; job "
 
 enum { TM_GCP_LABEL_MAX = 64, TM_GCP_NAME_MAX = 128 };
 
@@ -47,5 +49,8 @@ struct tm_gcp__operation {
 };
 /* False: it has no name. */
 bool tm_gcp__read_operation(const json_t *root, struct tm_gcp__operation *out);
+
+/* Of a run's firewall rule, and the tag of its VMs. */
+void tm_gcp__rule_name(uint64_t run, char out[40]);
 
 #endif

@@ -1,5 +1,6 @@
 #include "cloud/host_list.h"
 
+#include "base/address.h"
 #include "base/number.h"
 
 #include <stdint.h>
@@ -18,10 +19,11 @@ static bool is_name(const char *text, size_t length)
 
 static int wrong(const char *where, const char *text, size_t length, struct tm_error *e)
 {
-    return tm_error_set(e, TM_EINPUT,
-                        "%s: expected [user@]host[:port] [slots=N], got \"%.*s\"; write for example gpu1 or "
-                        "me@gpu2:2222 gpus=4",
-                        where, (int)(length < 60 ? length : 60), text);
+    bool range = memchr(text, '[', length) != NULL;
+    return tm_error_set(e, TM_EINPUT, "%s: expected [user@]host[:port] [slots=N], got \"%.*s\"; %s", where,
+                        (int)(length < 60 ? length : 60), text,
+                        range ? "brackets are for IPv6 addresses: write every host of a range on its own"
+                              : "write for example gpu1 or me@gpu2:2222 gpus=4");
 }
 
 /* "host", "host:22", "[::1]:22", "::1" (without a port). */
@@ -39,6 +41,10 @@ static bool take_host(const char *text, size_t length, struct tm_host *out)
         size_t user = (size_t)(open - text);
         size_t inside = (size_t)(bracket - open) - 1;
         if (user + inside >= sizeof out->name || inside == 0) return false;
+        char address[sizeof out->name];
+        memcpy(address, open + 1, inside);
+        address[inside] = '\0';
+        if (!tm_host_is_address(address) || (user > 0 && open[-1] != '@')) return false; /* gpu[1-4] */
         memcpy(out->name, text, user);
         memcpy(out->name + user, open + 1, inside);
         out->name[user + inside] = '\0';

@@ -18,6 +18,7 @@ enum {
     COMMAND_LIMIT_MS = 300000,
     LASTED_MS = 60000, /* an instance that was there so long makes its host a good one again */
     END_LIMIT_MS = 20000,
+    TAKEN_STATUS = 143, /* hosts_command.c: the agent had SIGTERM */
     HISTORY_MAX = 1 << 16
 };
 
@@ -78,6 +79,7 @@ static int end_instance(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, 
     if (!was_here) return 0; /* it never arrived: nobody was told of it */
     struct tm_cloud_event event = {.kind = state == TM_INSTANCE_LOST ? TM_CLOUD_LOST : TM_CLOUD_RELEASED,
                                    .instance = instance->id,
+                                   .announced = instance->noticed_ms >= 0,
                                    .status = status};
     return tell(c, event, e);
 }
@@ -196,13 +198,15 @@ static int after_command(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot,
         slot->unclean = true;
         if (tm_hosts__said(slot, "TM-ENDED", answer, sizeof answer)) {
             (void)tm_number_i64(answer, strlen(answer), &status);
-            const struct tm_cloud_instance *instance = instance_of(c, slot->id);
+            struct tm_cloud_instance *instance = instance_of(c, slot->id);
+            bool taken = status == TAKEN_STATUS; /* by SIGTERM, of which the run had a notice from the agent */
+            if (taken && instance != NULL) instance->noticed_ms = now_ms(&c->cloud);
             bool lasted =
                 instance != NULL && instance->arrived_ms >= 0 && now_ms(&c->cloud) - instance->arrived_ms >= LASTED_MS;
             if (lasted) slot->failures = 0;
             if (status == 0 && c->want[TM_CLOUD_SPOT] > 0) c->want[TM_CLOUD_SPOT]--; /* it was asked to go */
             slot->doing = TM_HOSTS_NOTHING;
-            if (status != 0) wait_longer(c, slot, last_words(slot, why));
+            if (status != 0) wait_longer(c, slot, taken ? "its owner ended the agent" : last_words(slot, why));
             return end_instance(c, slot, status == 0 ? TM_INSTANCE_RELEASED : TM_INSTANCE_LOST, (int)status, e);
         }
         break;

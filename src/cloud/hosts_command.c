@@ -81,6 +81,7 @@ static int put_start(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, str
                    "echo TM-STARTED $p\n"
                    "while kill -0 $p 2>/dev/null; do sleep 0.5; done\n"
                    "tail -n 5 log 2>/dev/null\n"
+                   "[ ! -e taken ] || echo 143 >status\n"
                    "echo TM-ENDED $(cat status 2>/dev/null || echo 137)\n",
                    c->options.arguments);
     return 0;
@@ -153,11 +154,12 @@ int tm_hosts__run(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct
     (void)snprintf(control, sizeof control, "ControlPath=%s/%%C", c->sockets);
     size_t count = 4 + put_options(c, slot, control, words + 4);
     words[count++] = slot->host->name;
-    (void)snprintf(
-        bring, sizeof bring,
-        "umask 077; b=${XDG_CACHE_HOME:-$HOME/.cache}/tidemill/bin/%s; mkdir -p \"$b\" && cat >\"$b/new.$$\" && "
-        "chmod 700 \"$b/new.$$\" && mv \"$b/new.$$\" \"$b/tidemill\" && echo TM-BROUGHT",
-        c->sha256);
+    (void)snprintf(/* the login shell may be csh or fish */
+                   bring, sizeof bring,
+                   "exec sh -c 'umask 077; b=${XDG_CACHE_HOME:-$HOME/.cache}/tidemill/bin/%s; mkdir -p \"$b\" && cat "
+                   ">\"$b/new.$$\" && "
+                   "chmod 700 \"$b/new.$$\" && mv \"$b/new.$$\" \"$b/tidemill\" && echo TM-BROUGHT'",
+                   c->sha256);
     words[count++] = slot->doing == TM_HOSTS_BRINGING ? bring : "exec sh -s";
     words[count] = NULL;
     struct tm_process_options options = {

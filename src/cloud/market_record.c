@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "cloud/aws_market.h"
+#include "cloud/gcp_text.h"
 #include "market/trace.h"
 #include "market/trace_write.h"
 
@@ -14,20 +15,43 @@ enum { SOURCE_MAX = 256 };
 
 /* ---- pools ---- */
 
+/* Azure's types are called Standard_..., its places have no digit and letter at the end; Google's zones are
+ * us-central1-a, AWS's us-east-1a. */
+static const char *cloud_of(const struct tm_market_pool *pool, char region[40])
+{
+    size_t length = strlen(pool->zone);
+    char last = length > 1 ? pool->zone[length - 1] : '\0';
+    char before = length > 1 ? pool->zone[length - 2] : '\0';
+    (void)snprintf(region, 40, "%s", pool->zone);
+    if (strncmp(pool->type, "Standard_", 9) == 0) {
+        region[strcspn(region, "-")] = '\0';
+        return length > 1 ? "azure" : NULL;
+    }
+    if (last < 'a' || last > 'z') return NULL;
+    if (before == '-' && tm_gcp__is_zone(pool->zone)) {
+        region[length - 2] = '\0';
+        return "gcp";
+    }
+    region[length - 1] = '\0';
+    return before >= '0' && before <= '9' ? "aws" : NULL;
+}
+
 static int read_pool(const char *text, size_t length, struct tm_market_pool *out, struct tm_error *e)
 {
     const char *at = memchr(text, '@', length);
     size_t type = at != NULL ? (size_t)(at - text) : 0;
     size_t zone = at != NULL ? length - type - 1 : 0;
-    bool letter = zone > 1 && at[zone] >= 'a' && at[zone] <= 'z';
-    if (type == 0 || type >= sizeof out->type || !letter || zone >= sizeof out->zone)
-        return tm_error_set(e, TM_EUSAGE, "--pools: %.*s: write TYPE@ZONE, for example p3.2xlarge@us-east-1a",
-                            (int)(length < 100 ? length : 100), text);
     *out = (struct tm_market_pool){.path = ""};
-    (void)snprintf(out->type, sizeof out->type, "%.*s", (int)type, text);
-    (void)snprintf(out->zone, sizeof out->zone, "%.*s", (int)zone, at + 1);
-    (void)snprintf(out->region, sizeof out->region, "%.*s", (int)zone - 1, at + 1);
-    return 0;
+    if (type > 0 && type < sizeof out->type && zone < sizeof out->zone) {
+        (void)snprintf(out->type, sizeof out->type, "%.*s", (int)type, text);
+        (void)snprintf(out->zone, sizeof out->zone, "%.*s", (int)zone, at + 1);
+        out->cloud = cloud_of(out, out->region);
+    }
+    if (out->cloud != NULL) return 0;
+    return tm_error_set(e, TM_EUSAGE,
+                        "--pools: %.*s: write TYPE@ZONE, for example p3.2xlarge@us-east-1a (AWS), "
+                        "g2-standard-4@us-central1-a (Google Cloud) or Standard_NC4as_T4_v3@eastus (Azure)",
+                        (int)(length < 100 ? length : 100), text);
 }
 
 static void name_file(const char *path, bool alone, struct tm_market_pool *pool)
@@ -96,10 +120,13 @@ static int write_trace(struct recording *r, size_t at, struct tm_error *e)
     const struct tm_market_record *record = r->record;
     const char *path = record->pools[at].path;
     struct tm_text text;
-    (void)snprintf(r->traces[at].source, SOURCE_MAX, "AWS, asked by tidemill trace record; %s",
-                   record->image != NULL ? "one was rented each time"
-                   : r->scored[at]       ? "instances by its placement scores"
-                                         : "prices only, instances are assumed");
+    bool google = strcmp(record->pools[at].cloud, "gcp") == 0;
+    (void)snprintf(r->traces[at].source, SOURCE_MAX, "%s, asked by tidemill trace record; %s",
+                   google ? "Google Cloud" : tm_cloud_label(record->pools[at].cloud),
+                   record->image != NULL     ? "one was rented each time"
+                   : r->scored[at] && google ? "instances by its capacity advice"
+                   : r->scored[at]           ? "instances by its placement scores"
+                                             : "prices only, instances are assumed");
     tm_text_init(&text, TM_TRACE_BYTES_MAX);
     int rc = tm_trace_write(&r->traces[at], "tidemill", 0, &text, e);
     if (rc == 0) rc = r->env->file_write(r->env, path, tm_text_string(&text), text.length, e);
@@ -107,61 +134,57 @@ static int write_trace(struct recording *r, size_t at, struct tm_error *e)
     return rc;
 }
 
-static int take_quotes(struct recording *r, size_t at, const struct tm_aws_quotes *quotes, int64_t time_ms,
+static int take_quotes(struct recording *r, size_t at, const struct tm_market_quotes *quotes, int64_t time_ms,
                        struct tm_error *e)
 {
     const struct tm_market_record *record = r->record;
     const struct tm_market_pool *pool = &record->pools[at];
     for (size_t i = 0; i < quotes->count; i++) {
-        const struct tm_aws_quote *quote = &quotes->items[i];
-        bool given = quote->score == 0 || quote->score >= record->score;
+        const struct tm_market_quote *quote = &quotes->items[i];
+        bool given = isnan(quote->score) || quote->score >= record->score;
         int rc = 0;
         if (strcmp(quote->type, pool->type) != 0 || strcmp(quote->zone, pool->zone) != 0) continue;
-        r->scored[at] = r->scored[at] || quote->score > 0;
+        r->scored[at] = r->scored[at] || !isnan(quote->score);
         if (record->image != NULL)
             rc = tm_aws_market__try(r->env, pool->region, pool->zone, pool->type, record->image, &given, e);
         if (rc == 0) rc = add_event(r, at, time_ms, given ? record->instances : 0, quote->usd_h, e);
         return rc == 0 ? write_trace(r, at, e) : rc;
     }
-    return tm_error_set(e, TM_EINPUT, "AWS has no spot price of %s in %s; is the type offered there?", pool->type,
-                        pool->zone);
+    bool known = strcmp(pool->cloud, "gcp") != 0 || tm_catalog_instance(record->catalog, "gcp", pool->type) != NULL;
+    return tm_error_set(
+        e, TM_EINPUT, "%s has no spot price of %s in %s; %s", tm_cloud_label(pool->cloud), pool->type, pool->zone,
+        known ? "is the type offered there?" : "the catalogue does not know what it is made of (tidemill catalog)");
 }
 
-/* All pools of one region in one call. */
-static int ask_region(struct recording *r, size_t first, int64_t time_ms, struct tm_error *e)
+/* All pools of one cloud. */
+static int ask_cloud(struct recording *r, const char *cloud, int64_t time_ms, struct tm_error *e)
 {
     const struct tm_market_record *record = r->record;
-    const char *types[TM_MARKET_POOLS_MAX];
-    size_t type_count = 0;
-    struct tm_aws_quotes quotes = {.items = NULL};
-    for (size_t i = first; i < record->pool_count; i++) {
-        size_t at = 0;
-        if (strcmp(record->pools[i].region, record->pools[first].region) != 0) continue;
-        while (at < type_count && strcmp(types[at], record->pools[i].type) != 0)
-            at++;
-        if (at == type_count) types[type_count++] = record->pools[i].type;
+    struct tm_market_want wants[TM_MARKET_POOLS_MAX];
+    struct tm_market_quotes quotes = {.items = NULL};
+    struct tm_market_ask ask = {.cloud = cloud,
+                                .wants = wants,
+                                .catalog = record->catalog,
+                                .instances = record->image == NULL ? record->instances : 0,
+                                .whole = true};
+    for (size_t i = 0; i < record->pool_count; i++) {
+        const struct tm_market_pool *pool = &record->pools[i];
+        if (strcmp(pool->cloud, cloud) == 0)
+            wants[ask.want_count++] = (struct tm_market_want){pool->type, pool->region, pool->zone};
     }
-    const struct tm_aws_market market = {.region = record->pools[first].region,
-                                         .types = types,
-                                         .type_count = type_count,
-                                         .instances = record->image == NULL ? record->instances : 0};
-    int rc = tm_aws_market__ask(r->env, &market, &quotes, e);
-    for (size_t i = first; rc == 0 && i < record->pool_count; i++)
-        if (strcmp(record->pools[i].region, market.region) == 0) rc = take_quotes(r, i, &quotes, time_ms, e);
-    tm_aws_quotes__deinit(&quotes);
+    if (ask.want_count == 0) return 0;
+    int rc = tm_market__ask(r->env, &ask, &quotes, e);
+    for (size_t i = 0; rc == 0 && i < record->pool_count; i++)
+        if (strcmp(record->pools[i].cloud, cloud) == 0) rc = take_quotes(r, i, &quotes, time_ms, e);
+    tm_market_quotes__deinit(&quotes);
     return rc;
 }
 
 static int ask_all(struct recording *r, int64_t time_ms, struct tm_error *e)
 {
-    const struct tm_market_record *record = r->record;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < record->pool_count; i++) {
-        bool asked = false;
-        for (size_t k = 0; k < i; k++)
-            asked = asked || strcmp(record->pools[k].region, record->pools[i].region) == 0;
-        if (!asked) rc = ask_region(r, i, time_ms, e);
-    }
+    for (size_t i = 0; rc == 0 && tm_market_clouds[i] != NULL; i++)
+        rc = ask_cloud(r, tm_market_clouds[i], time_ms, e);
     return rc;
 }
 

@@ -8,6 +8,12 @@
 
 #define TM_RENTED_TAG "tidemill:job"
 
+enum tm_rented_fate {
+    TM_RENTED_THERE, /* as far as is known */
+    TM_RENTED_ENDED, /* the cloud took it back when it was told to */
+    TM_RENTED_GONE   /* it was gone already */
+};
+
 struct tm_rented {
     const char *cloud; /* whoever finds it for people says: "aws" */
     char id[96];
@@ -20,32 +26,47 @@ struct tm_rented {
     bool spot;
     int64_t since_ms;   /* UTC; 0: not said */
     double price_usd_h; /* by the catalogue; NaN: not known */
+    enum tm_rented_fate fate;
 };
 
 struct tm_rented_list {
     struct tm_rented *items; /* owned */
     size_t count;
     size_t capacity;
+    int unasked; /* regions and parts of the cloud that could not be asked; each was logged, with what to do */
 };
 
 /* All instances of an AWS account that were rented and have not ended, in every region that it has. A region that
- * cannot be asked is an error: nobody could say that nothing is left there. The caller owns the list. */
+ * cannot be asked is counted: nobody could say that nothing is left there. An error: nothing could be asked at all. The
+ * caller owns the list. */
 int tm_rented_find_aws(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
                        struct tm_error *e);
-/* Ends them; one that is gone already is no error. `out_ended`: how many the cloud has taken back. */
-int tm_rented_end_aws(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e);
+/* Ends them, and says of each what became of it; one that the cloud does not let go is logged, with why, and is no
+ * reason to leave another. An error: nothing could be tried. */
+int tm_rented_end_aws(struct tm_env *env, struct tm_rented_list *list, struct tm_error *e);
+
+/* What jobs have beside instances, and what was done about it. */
+struct tm_rented_beside {
+    int removed;
+    int left;
+    int unasked; /* regions and things that could not be asked about; each was logged */
+};
 /* Removes what jobs (or the one of this name) have on AWS beside instances, in every region: security groups and launch
- * templates. Waits until instances that end let theirs go. `out_left`: of those that stay. */
-int tm_rented_clear_aws(struct tm_env *env, const char *job, int *out_removed, int *out_left, struct tm_error *e);
+ * templates. `wait`: until instances that end let theirs go. */
+int tm_rented_clear_aws(struct tm_env *env, const char *job, bool wait, struct tm_rented_beside *out,
+                        struct tm_error *e);
 /* The same of a Google Cloud project, in every zone: also those that are stopped, whose disks still cost. */
 int tm_rented_find_gcp(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
                        struct tm_error *e);
-int tm_rented_end_gcp(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e);
+int tm_rented_end_gcp(struct tm_env *env, struct tm_rented_list *list, struct tm_error *e);
+/* Removes firewall rules of runs that have no VM any more. */
+int tm_rented_clear_gcp(struct tm_env *env, const char *job, bool wait, struct tm_rented_beside *out,
+                        struct tm_error *e);
 /* The same of a subscription of Azure, in every location: VMs, and interfaces, disks and addresses that they left.
  * Waits until what is ended has gone. */
 int tm_rented_find_azure(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
                          struct tm_error *e);
-int tm_rented_end_azure(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e);
+int tm_rented_end_azure(struct tm_env *env, struct tm_rented_list *list, struct tm_error *e);
 void tm_rented_list_deinit(struct tm_rented_list *list);
 
 #endif

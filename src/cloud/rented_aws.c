@@ -1,5 +1,6 @@
 #include "base/alloc.h"
 #include "base/calendar.h"
+#include "base/log.h"
 #include "cloud/aws_beside.h"
 #include "cloud/rented.h"
 
@@ -58,16 +59,26 @@ static bool is_same_part(const char *a, const char *b)
     return true;
 }
 
-static int find_regions(struct search *s, struct tm_error *e)
+/* Who may not ask which regions there are still asks in its own. */
+static int find_regions(struct search *s, int *unasked, struct tm_error *e)
 {
+    struct tm_error own = {.text = ""};
     struct tm_ec2_call call;
     struct tm_arena arena;
     struct tm_xml *root = NULL;
     char code[128];
     tm_ec2__init(&call, s->aws, NULL, "DescribeRegions");
     tm_arena_init(&arena, ARENA_MAX);
-    int rc = tm_ec2__ask(&call, s->web, &arena, &root, code, e);
+    int rc = tm_ec2__ask(&call, s->web, &arena, &root, code, &own);
+    if (rc != 0 && e != NULL) *e = own;
     const struct tm_xml *one = rc == 0 ? tm_xml_child(root, "regionInfo/item") : NULL;
+    if (strcmp(code, "UnauthorizedOperation") == 0) {
+        tm_log(TM_LOG_ERROR, "AWS: only region %s is asked, something may still cost in others: %s; %s",
+               tm_aws_region(s->aws), own.text, tm_aws__advice(code));
+        (void)snprintf(s->regions[s->region_count++], sizeof s->regions[0], "%s", tm_aws_region(s->aws));
+        ++*unasked;
+        rc = 0;
+    }
     for (; one != NULL && s->region_count < REGIONS_MAX; one = tm_xml_again(one))
         if (is_same_part(tm_xml_text(one, "regionName"), tm_aws_region(s->aws)))
             (void)snprintf(s->regions[s->region_count++], sizeof s->regions[0], "%s", tm_xml_text(one, "regionName"));
@@ -148,18 +159,16 @@ static int begin_page(struct search *s, struct page *p, struct tm_error *e)
     return tm_ec2__begin(&p->call, s->web, &p->begun, e);
 }
 
-static int take_page(struct search *s, struct page *p, struct tm_error *e)
+static int take_page(struct search *s, struct page *p, char code[128], struct tm_error *e)
 {
     struct tm_arena arena;
     struct tm_xml *root = NULL;
     struct tm_web_answer answer;
-    char code[128];
     tm_arena_init(&arena, ARENA_MAX);
     int rc = tm_web_end(p->begun, &answer, e);
     p->begun = NULL;
     rc = tm_ec2__take(&p->call, rc, &answer, &arena, &root, code, e);
     tm_ec2__deinit(&p->call);
-    if (rc != 0) rc = tm_error_wrap(e, rc, "region %s", p->region);
     const struct tm_xml *reservation = rc == 0 ? tm_xml_child(root, "reservationSet/item") : NULL;
     for (; rc == 0 && reservation != NULL; reservation = tm_xml_again(reservation)) {
         const struct tm_xml *one = tm_xml_child(reservation, "instancesSet/item");
@@ -171,10 +180,39 @@ static int take_page(struct search *s, struct page *p, struct tm_error *e)
     return rc;
 }
 
+static const char *advice_of(const char *code)
+{
+    const char *advice = tm_aws__advice(code);
+    return advice[0] != '\0' ? advice : code[0] != '\0' ? "look there by hand" : "check the network, and try again";
+}
+
+static void give_up_page(struct page *p)
+{
+    struct tm_web_answer answer;
+    if (p->begun == NULL) return;
+    if (tm_web_end(p->begun, &answer, NULL) == 0) tm_web_answer_deinit(&answer);
+    tm_ec2__deinit(&p->call);
+}
+
+/* A page that came, or did not: a region that refuses is no reason to leave the others unasked. */
+static int end_page(struct search *s, struct page *p, struct tm_error *first, struct tm_error *e)
+{
+    struct tm_error own = {.text = ""};
+    char code[128];
+    int rc = take_page(s, p, code, &own);
+    if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
+    if (rc == 0) return 0;
+    if (s->out->unasked++ == 0) *first = own;
+    tm_log(TM_LOG_ERROR, "AWS: region %s could not be asked, and something may still cost there: %s; %s", p->region,
+           own.text, advice_of(code));
+    return 0;
+}
+
 /* Regions side by side; the pages of one follow each other. */
 static int ask_regions(struct search *s, struct tm_error *e)
 {
     struct page *pages = tm_calloc(AT_ONCE, sizeof *pages);
+    struct tm_error first = {.text = ""};
     size_t begun = 0;
     size_t ended = 0;
     int rc = pages == NULL ? tm_error_nomem(e) : 0;
@@ -190,18 +228,15 @@ static int ask_regions(struct search *s, struct tm_error *e)
         if (rc == 0) rc = tm_web_step_wait(s->web, e);
         for (size_t i = 0; rc == 0 && i < AT_ONCE; i++) {
             if (pages[i].begun == NULL || !tm_web_is_done(pages[i].begun)) continue;
-            rc = take_page(s, &pages[i], e);
+            rc = end_page(s, &pages[i], &first, e);
             ended += rc == 0 && pages[i].next[0] == '\0';
         }
     }
     for (size_t i = 0; pages != NULL && i < AT_ONCE; i++)
-        if (pages[i].begun != NULL) {
-            struct tm_web_answer answer;
-            if (tm_web_end(pages[i].begun, &answer, NULL) == 0) tm_web_answer_deinit(&answer);
-            tm_ec2__deinit(&pages[i].call);
-        }
+        give_up_page(&pages[i]);
     tm_free(pages);
-    return rc;
+    if (rc != 0 || (size_t)s->out->unasked < s->region_count) return rc;
+    return tm_error_set(e, first.code, "no region of AWS could be asked: %s", first.text);
 }
 
 int tm_rented_find_aws(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
@@ -209,12 +244,14 @@ int tm_rented_find_aws(struct tm_env *env, const struct tm_catalog *catalog, str
 {
     struct search s;
     struct tm_rented_list list = {.items = NULL};
+    int unasked = 0;
     int rc = open_search(env, &s, e);
     s.catalog = catalog;
     s.out = &list;
-    if (rc == 0) rc = find_regions(&s, e);
+    if (rc == 0) rc = find_regions(&s, &unasked, e);
     if (rc == 0) rc = ask_regions(&s, e);
     close_search(&s);
+    list.unasked += unasked;
     if (rc == 0)
         *out = list;
     else
@@ -223,6 +260,26 @@ int tm_rented_find_aws(struct tm_env *env, const struct tm_catalog *catalog, str
 }
 
 /* ---- ending ---- */
+
+/* One call: some of a region, from this place of the list on. */
+struct ending {
+    struct tm_ec2_call call;
+    struct tm_web_call *begun;
+    size_t at;
+    size_t count;
+};
+
+struct span {
+    size_t at;
+    size_t count;
+};
+
+/* What is still to be ended; room for each instance alone, and for calls of many before that. */
+struct spans {
+    struct span *list;
+    size_t next;
+    size_t count;
+};
 
 /* Those from `at` on that are in its region, at most so many; how many that are. */
 static size_t same_region(const struct tm_rented_list *list, size_t at)
@@ -234,79 +291,132 @@ static size_t same_region(const struct tm_rented_list *list, size_t at)
     return count;
 }
 
-static int end_some(struct search *s, const struct tm_rented *items, size_t count, char code[128], struct tm_error *e)
+static int begin_end(struct search *s, const struct tm_rented_list *list, struct ending *p, struct tm_error *e)
 {
-    struct tm_ec2_call call;
-    struct tm_arena arena;
-    struct tm_xml *root = NULL;
-    tm_ec2__init(&call, s->aws, items->region, "TerminateInstances");
-    for (size_t i = 0; i < count; i++) {
+    tm_ec2__init(&p->call, s->aws, list->items[p->at].region, "TerminateInstances");
+    for (size_t i = 0; i < p->count; i++) {
         char name[32];
         (void)snprintf(name, sizeof name, "InstanceId.%zu", i + 1);
-        tm_ec2__put(&call, name, items[i].id);
+        tm_ec2__put(&p->call, name, list->items[p->at + i].id);
     }
-    tm_arena_init(&arena, ARENA_MAX);
-    int rc = tm_ec2__ask(&call, s->web, &arena, &root, code, e);
-    tm_arena_deinit(&arena);
-    tm_ec2__deinit(&call);
+    int rc = tm_ec2__begin(&p->call, s->web, &p->begun, e);
+    if (rc != 0) tm_ec2__deinit(&p->call);
     return rc;
 }
 
-/* One that is not there fails all of a call: then each for itself. */
-static int end_each(struct search *s, const struct tm_rented *items, size_t count, size_t *ended, struct tm_error *e)
+/* One that is refused fails all of a call: then each for itself. */
+static void take_end(struct ending *p, struct tm_rented_list *list, struct spans *spans)
 {
+    struct tm_arena arena;
+    struct tm_xml *root = NULL;
+    struct tm_web_answer answer;
+    struct tm_error own = {.text = ""};
     char code[128];
-    int rc = end_some(s, items, count, code, e);
-    if (rc == 0) *ended += count;
-    if (rc == 0 || strcmp(code, "InvalidInstanceID.NotFound") != 0) return rc;
-    for (size_t i = 0; i < count; i++) {
-        rc = end_some(s, &items[i], 1, code, e);
-        if (rc == 0) ++*ended;
-        if (rc != 0 && strcmp(code, "InvalidInstanceID.NotFound") != 0) return rc;
+    tm_arena_init(&arena, ARENA_MAX);
+    int rc = tm_web_end(p->begun, &answer, &own);
+    p->begun = NULL;
+    rc = tm_ec2__take(&p->call, rc, &answer, &arena, &root, code, &own);
+    tm_ec2__deinit(&p->call);
+    tm_arena_deinit(&arena);
+    bool gone = strcmp(code, "InvalidInstanceID.NotFound") == 0;
+    if (rc != 0 && code[0] != '\0' && p->count > 1) {
+        for (size_t i = 0; i < p->count; i++)
+            spans->list[spans->count++] = (struct span){p->at + i, 1};
+        return;
     }
-    return 0;
+    for (size_t i = 0; i < p->count && (rc == 0 || gone); i++)
+        list->items[p->at + i].fate = gone ? TM_RENTED_GONE : TM_RENTED_ENDED;
+    if (rc == 0 || gone) return;
+    const struct tm_rented *r = &list->items[p->at];
+    if (p->count == 1)
+        tm_log(TM_LOG_ERROR, "AWS: %s in %s is not ended: %s; %s", r->id, r->region, own.text, advice_of(code));
+    else
+        tm_log(TM_LOG_ERROR, "AWS: %zu instances in %s (%s, ...) are not ended: %s; %s", p->count, r->region, r->id,
+               own.text, advice_of(code));
 }
 
-int tm_rented_end_aws(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e)
+static int end_spans(struct search *s, struct tm_rented_list *list, struct spans *spans, struct ending *endings,
+                     struct tm_error *e)
+{
+    size_t busy = 0;
+    int rc = 0;
+    while (rc == 0 && (busy > 0 || spans->next < spans->count)) {
+        for (size_t i = 0; rc == 0 && i < AT_ONCE && spans->next < spans->count; i++) {
+            if (endings[i].begun != NULL) continue;
+            const struct span span = spans->list[spans->next++];
+            endings[i].at = span.at;
+            endings[i].count = span.count;
+            rc = begin_end(s, list, &endings[i], e);
+            busy += rc == 0;
+        }
+        if (rc == 0) rc = tm_web_step_wait(s->web, e);
+        for (size_t i = 0; rc == 0 && i < AT_ONCE; i++) {
+            if (endings[i].begun == NULL || !tm_web_is_done(endings[i].begun)) continue;
+            take_end(&endings[i], list, spans);
+            busy--;
+        }
+    }
+    for (size_t i = 0; i < AT_ONCE; i++)
+        if (endings[i].begun != NULL) {
+            struct tm_web_answer answer;
+            if (tm_web_end(endings[i].begun, &answer, NULL) == 0) tm_web_answer_deinit(&answer);
+            tm_ec2__deinit(&endings[i].call);
+        }
+    return rc;
+}
+
+int tm_rented_end_aws(struct tm_env *env, struct tm_rented_list *list, struct tm_error *e)
 {
     struct search s;
-    size_t ended = 0;
-    int failed = 0;
+    struct spans spans = {.list = tm_calloc(list->count * 2 + 1, sizeof *spans.list)};
+    struct ending *endings = tm_calloc(AT_ONCE, sizeof *endings);
     int rc = open_search(env, &s, e);
-    for (size_t at = 0; rc == 0 && at < list->count;) { /* what fails in one region is no reason to leave another */
-        size_t count = same_region(list, at);
-        int one = end_each(&s, &list->items[at], count, &ended, failed == 0 ? e : NULL);
-        if (failed == 0) failed = one;
-        at += count;
-    }
+    if (rc == 0 && (spans.list == NULL || endings == NULL)) rc = tm_error_nomem(e);
+    for (size_t at = 0; rc == 0 && at < list->count; at += spans.list[spans.count++].count)
+        spans.list[spans.count] = (struct span){at, same_region(list, at)};
+    if (rc == 0) rc = end_spans(&s, list, &spans, endings, e);
+    tm_free(endings);
+    tm_free(spans.list);
     close_search(&s);
-    *out_ended = ended;
-    return rc != 0 ? rc : failed;
+    return rc;
 }
 
 /* ---- beside instances ---- */
 
-int tm_rented_clear_aws(struct tm_env *env, const char *job, int *out_removed, int *out_left, struct tm_error *e)
+/* In one region. A group goes when its instances have ended for good. */
+static int clear_region(struct search *s, const char *region, const char *job, bool wait, struct tm_rented_beside *sum,
+                        struct tm_error *e)
+{
+    const struct tm_aws__place place = {.env = s->env, .aws = s->aws, .web = s->web, .region = region};
+    struct tm_aws__beside one = {.removed = 0};
+    int rc = 0;
+    for (int again = 0; rc == 0 && again < (wait ? CLEAR_TRIES : 1); again++) {
+        if (again > 0) s->env->sleep_ms(s->env, again <= 5 ? CLEAR_MS / 5 : CLEAR_MS);
+        rc = tm_aws__remove_beside(&place, TM_RENTED_TAG, job, &one, e);
+        if (rc == 0) sum->removed += one.removed;
+        if (one.left == 0) break;
+    }
+    sum->left += one.left;
+    return rc;
+}
+
+int tm_rented_clear_aws(struct tm_env *env, const char *job, bool wait, struct tm_rented_beside *out,
+                        struct tm_error *e)
 {
     struct search s;
-    int removed = 0;
-    int left = 0;
+    struct tm_rented_beside sum = {.removed = 0};
     int rc = open_search(env, &s, e);
-    if (rc == 0) rc = find_regions(&s, e);
+    if (rc == 0) rc = find_regions(&s, &sum.unasked, e);
     for (size_t i = 0; rc == 0 && i < s.region_count; i++) {
-        const struct tm_aws__place place = {.env = env, .aws = s.aws, .web = s.web, .region = s.regions[i]};
-        struct tm_aws__beside one = {.removed = 0};
-        for (int again = 0; rc == 0 && again < CLEAR_TRIES; again++) {
-            rc = tm_aws__remove_beside(&place, TM_RENTED_TAG, job, &one, e);
-            removed += one.removed;
-            if (rc != 0 || one.left == 0) break;
-            env->sleep_ms(env, again < 5 ? CLEAR_MS / 5 : CLEAR_MS);
-        }
-        if (rc != 0) rc = tm_error_wrap(e, rc, "region %s", s.regions[i]);
-        left += one.left;
+        struct tm_error own = {.text = ""};
+        int one = clear_region(&s, s.regions[i], job, wait, &sum, &own);
+        if (one == -(int)TM_ENOMEM) rc = tm_error_nomem(e);
+        if (one == 0 || rc != 0) continue;
+        sum.unasked++;
+        tm_log(TM_LOG_ERROR, "AWS: groups and templates in region %s could not be asked for: %s", s.regions[i],
+               own.text);
     }
     close_search(&s);
-    *out_removed = removed;
-    *out_left = left;
+    *out = sum;
     return rc;
 }

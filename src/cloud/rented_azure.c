@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/calendar.h"
 #include "base/doc.h"
+#include "base/log.h"
 #include "cloud/rented.h"
 #include "web/azure_arm.h"
 
@@ -11,6 +12,8 @@
 #include <string.h>
 
 enum { ITEMS_MAX = 1 << 20, PAGES_MAX = 10000, ASK_MS = 60000, TRIES = 5, GONE_MS = 180000, LOOK_MS = 1000 };
+
+#define FIX "`tidemill cloud check azure` says what is missing"
 
 /* VMs first: what they still have goes with them. */
 static const struct {
@@ -23,7 +26,7 @@ static const struct {
              {"Microsoft.Compute/disks", "2024-03-02", "managedBy", "left disk"},
              {"Microsoft.Network/publicIPAddresses", "2024-05-01", "ipConfiguration", "left address"}};
 
-enum { KINDS = sizeof kinds / sizeof *kinds };
+enum { KINDS = sizeof kinds / sizeof *kinds, INTERFACE = 1, ADDRESS = 3 };
 
 struct search {
     struct tm_arm *arm;
@@ -55,6 +58,29 @@ static double price_of(const struct tm_catalog *catalog, const struct tm_rented 
     return NAN;
 }
 
+/* An address goes with the interface of a VM; with one that a VM left it stays, and costs. */
+static bool is_of_left_interface(const struct search *s, const json_t *properties)
+{
+    const char *owner = text_of(json_object_get(properties, "ipConfiguration"), "id");
+    for (size_t i = 0; i < s->out->count; i++) {
+        char name[sizeof s->out->items->id + 4];
+        (void)snprintf(name, sizeof name, "/%s/", s->out->items[i].id);
+        if (s->out->items[i].kind == INTERFACE && strstr(owner, name) != NULL) return true;
+    }
+    return false;
+}
+
+/* Somebody has it, and it goes with that. */
+static bool is_held(const struct search *s, size_t kind, const json_t *item)
+{
+    const char *owner = kinds[kind].owner;
+    const json_t *properties = json_object_get(item, "properties");
+    if (owner == NULL) return false;
+    if (kind == ADDRESS && is_of_left_interface(s, properties)) return false;
+    return json_object_get(properties, owner) != NULL || json_object_get(item, owner) != NULL ||
+           strcmp(text_of(properties, "diskState"), "Attached") == 0;
+}
+
 static int add(struct search *s, size_t kind, const json_t *item, struct tm_error *e)
 {
     struct tm_rented_list *list = s->out;
@@ -65,10 +91,7 @@ static int add(struct search *s, size_t kind, const json_t *item, struct tm_erro
     const char *group = strstr(id, "/resourceGroups/");
     struct tm_rented r = {.price_usd_h = NAN};
     if (!json_is_string(json_object_get(tags, TM_RENTED_TAG)) || group == NULL) return 0;
-    if (kinds[kind].owner != NULL &&
-        (json_object_get(properties, kinds[kind].owner) != NULL || json_object_get(item, kinds[kind].owner) != NULL ||
-         strcmp(text_of(properties, "diskState"), "Attached") == 0))
-        return 0; /* its VM is in the list */
+    if (is_held(s, kind, item)) return 0; /* its VM is in the list */
     copy(r.id, sizeof r.id, text_of(item, "name"));
     copy(r.group, sizeof r.group, group + strlen("/resourceGroups/"));
     r.group[strcspn(r.group, "/")] = '\0';
@@ -150,11 +173,24 @@ int tm_rented_find_azure(struct tm_env *env, const struct tm_catalog *catalog, s
 {
     struct search s;
     struct tm_rented_list list = {.items = NULL};
+    struct tm_error whys[KINDS];
+    int rcs[KINDS] = {0};
     int rc = open_search(env, &s, e);
     s.catalog = catalog;
     s.out = &list;
+    for (size_t i = 0; rc == 0 && i < KINDS; i++) { /* what may not be asked for is no reason to leave the rest */
+        rcs[i] = find_kind(&s, i, &whys[i]);
+        list.unasked += rcs[i] != 0;
+        if (rcs[i] == -(int)TM_ENOMEM) rc = tm_error_nomem(e);
+    }
+    if (rc == 0 && list.unasked == KINDS) {
+        rc = rcs[0];
+        if (e != NULL) *e = whys[0];
+    }
     for (size_t i = 0; rc == 0 && i < KINDS; i++)
-        rc = find_kind(&s, i, e);
+        if (rcs[i] != 0)
+            tm_log(TM_LOG_ERROR, "Azure: %s could not be asked for, and some may still cost: %s; %s", kinds[i].type,
+                   whys[i].text, FIX);
     close_search(&s);
     if (rc == 0)
         *out = list;
@@ -199,19 +235,32 @@ static int await_gone(struct tm_env *env, struct search *s, const struct tm_rent
     }
 }
 
-int tm_rented_end_azure(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e)
+/* All that are addresses, or none of those. */
+static void end_some(struct tm_env *env, struct search *s, struct tm_rented_list *list, bool addresses)
 {
-    struct search s;
-    int failed = 0;
-    *out_ended = 0;
-    int rc = open_search(env, &s, e);
-    for (size_t i = 0; rc == 0 && i < list->count; i++) { /* one that cannot be ended is no reason to leave another */
-        int one = end_one(&s, &list->items[i], failed == 0 ? e : NULL);
-        if (failed == 0) failed = one;
+    for (size_t i = 0; i < list->count; i++) { /* one that cannot be ended is no reason to leave another */
+        struct tm_rented *r = &list->items[i];
+        struct tm_error own = {.text = ""};
+        if ((r->kind == ADDRESS) != addresses) continue;
+        if (end_one(s, r, &own) == 0)
+            r->fate = TM_RENTED_ENDED;
+        else
+            tm_log(TM_LOG_ERROR, "Azure: %s is not ended: %s; %s", r->id, own.text, FIX);
     }
     int64_t until_ns = env->monotonic_ns(env) + GONE_MS * 1000000LL;
-    for (size_t i = 0; rc == 0 && i < list->count; i++)
-        *out_ended += await_gone(env, &s, &list->items[i], until_ns) == 0;
+    for (size_t i = 0; i < list->count; i++) {
+        struct tm_rented *r = &list->items[i];
+        if ((r->kind == ADDRESS) != addresses || r->fate != TM_RENTED_ENDED) continue;
+        if (await_gone(env, s, r, until_ns) != 0) r->fate = TM_RENTED_THERE;
+    }
+}
+
+int tm_rented_end_azure(struct tm_env *env, struct tm_rented_list *list, struct tm_error *e)
+{
+    struct search s;
+    int rc = open_search(env, &s, e);
+    for (int addresses = 0; rc == 0 && addresses < 2; addresses++) /* which go when nobody has them */
+        end_some(env, &s, list, addresses != 0);
     close_search(&s);
-    return rc != 0 ? rc : failed;
+    return rc;
 }

@@ -1,5 +1,5 @@
 #include "base/alloc.h"
-#include "base/calendar.h"
+#include "base/log.h"
 #include "cloud/gcp_text.h"
 #include "cloud/rented.h"
 #include "web/gcp.h"
@@ -8,7 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ASK_MS = 60000, WAIT_MS = 150000, TRIES = 6, PAGES_MAX = 1000, ITEMS_MAX = 1 << 20, WAITS_MAX = 5 };
+enum {
+    ASK_MS = 60000,
+    WAIT_MS = 150000,
+    TRIES = 6,
+    PAGES_MAX = 1000,
+    ITEMS_MAX = 1 << 20,
+    WAITS_MAX = 5,
+    AT_ONCE = 32
+};
 
 struct search {
     struct tm_gcp *gcp;
@@ -31,6 +39,24 @@ static void close_search(struct search *s)
     tm_gcp_destroy(s->gcp);
 }
 
+/* Reads an answer, and takes its memory; 0: the caller owns *out. */
+static int read_answer(const struct search *s, struct tm_web_answer *answer, struct tm_gcp_refusal *why, json_t **out,
+                       struct tm_error *e)
+{
+    int rc = 0;
+    *why = (struct tm_gcp_refusal){.code = ""};
+    if (answer->status >= 300) {
+        rc = tm_gcp_refusal(answer, why, e);
+        if (rc == 0)
+            rc = tm_error_set(e, TM_EINPUT, "project %s: Google answers %d %s: %.300s", s->project, answer->status,
+                              why->code, why->message);
+    } else {
+        rc = tm_json_load("Google's answer", tm_text_string(&answer->body), answer->body.length, out, e);
+    }
+    tm_web_answer_deinit(answer);
+    return rc;
+}
+
 /* Asks, and reads the answer; 0: the caller owns *out. */
 static int ask(struct search *s, struct tm_gcp_request *request, json_t **out, int *out_status, struct tm_error *e)
 {
@@ -39,16 +65,7 @@ static int ask(struct search *s, struct tm_gcp_request *request, json_t **out, i
     int rc = tm_gcp_ask(s->web, request, &answer, e);
     *out_status = rc == 0 ? answer.status : 0;
     if (rc != 0) return tm_error_wrap(e, rc, "project %s", s->project);
-    if (answer.status >= 300) {
-        rc = tm_gcp_refusal(&answer, &why, e);
-        if (rc == 0)
-            rc = tm_error_set(e, TM_EINPUT, "project %s: Google answers %d %s: %.300s", s->project, answer.status,
-                              why.code, why.message);
-    } else {
-        rc = tm_json_load("Google's answer", tm_text_string(&answer.body), answer.body.length, out, e);
-    }
-    tm_web_answer_deinit(&answer);
-    return rc;
+    return read_answer(s, &answer, &why, out, e);
 }
 
 static struct tm_gcp_request make_request(struct search *s, const char *method, const char *path)
@@ -130,86 +147,234 @@ static int take_page(const json_t *root, const struct tm_catalog *catalog, struc
     return rc;
 }
 
+/* Places that did not answer Google itself. */
+static void count_unreached(const json_t *root, struct tm_rented_list *list)
+{
+    const json_t *places = json_object_get(root, "unreachables");
+    for (size_t i = 0; i < json_array_size(places); i++) {
+        const char *place = json_string_value(json_array_get(places, i));
+        const char *slash = place != NULL ? strrchr(place, '/') : NULL;
+        list->unasked++;
+        tm_log(TM_LOG_ERROR,
+               "Google Cloud: %s could not be asked, and something may still cost there; try again in some minutes",
+               slash != NULL   ? slash + 1
+               : place != NULL ? place
+                               : "a place");
+    }
+}
+
 int tm_rented_find_gcp(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
                        struct tm_error *e)
 {
     struct search s;
+    struct tm_rented_list list = {.items = NULL};
+    struct tm_error own = {.text = ""};
     char path[200];
     char page[1024] = "";
     int status = 0;
-    int rc = open_search(env, &s, e);
+    int pages = 0;
+    int rc = open_search(env, &s, &own);
     if (rc == 0) (void)snprintf(path, sizeof path, "/projects/%s/aggregated/instances", s.project);
-    for (int i = 0; rc == 0 && i < PAGES_MAX; i++) {
+    for (; rc == 0 && pages < PAGES_MAX; pages++) {
         json_t *root = NULL;
         struct tm_gcp_request request = make_request(&s, "GET", path);
         request.query[request.query_count++] = (struct tm_web_pair){"filter", "labels." TM_GCP_LABEL_JOB ":*"};
         request.query[request.query_count++] = (struct tm_web_pair){"maxResults", "500"};
         if (page[0] != '\0') request.query[request.query_count++] = (struct tm_web_pair){"pageToken", page};
-        rc = ask(&s, &request, &root, &status, e);
-        if (rc == 0) rc = take_page(root, catalog, out, e);
+        rc = ask(&s, &request, &root, &status, &own);
+        if (rc == 0) rc = take_page(root, catalog, &list, &own);
+        if (rc == 0) count_unreached(root, &list);
         const char *more = rc == 0 ? json_string_value(json_object_get(root, "nextPageToken")) : NULL;
         (void)snprintf(page, sizeof page, "%s", more != NULL && strlen(more) < sizeof page ? more : "");
         json_decref(root);
         if (page[0] == '\0') break;
     }
     close_search(&s);
-    if (rc != 0) tm_rented_list_deinit(out);
+    if (rc != 0 && rc != -(int)TM_ENOMEM && pages > 0) { /* what came before is there all the same */
+        tm_log(TM_LOG_ERROR, "Google Cloud: more of the list could not be asked for: %s; try again", own.text);
+        list.unasked++;
+        rc = 0;
+    }
+    if (rc == 0)
+        *out = list;
+    else
+        tm_rented_list_deinit(&list);
+    if (rc != 0 && e != NULL) *e = own;
     return rc;
 }
 
 /* ---- ending ---- */
 
-/* Until Google says that the operation is done. */
-static int await_operation(struct search *s, const char *zone, json_t **root, struct tm_error *e)
-{
-    struct tm_gcp__operation op;
+/* One instance on its way: deleted, then its operation waited for. */
+struct ending {
+    struct tm_web_call *begun;
+    struct tm_gcp_request request;
+    struct tm_rented *r;
+    char zone[64];
     char path[400];
-    int status = 0;
-    int rc = 0;
-    for (int i = 0; rc == 0 && i < WAITS_MAX; i++) {
-        if (!tm_gcp__read_operation(*root, &op)) return tm_error_set(e, TM_EIO, "Google's answer is no operation");
-        if (op.done) break;
-        (void)snprintf(path, sizeof path, "/projects/%s/zones/%s/operations/%s/wait", s->project, zone, op.name);
-        struct tm_gcp_request request = make_request(s, "POST", path);
-        request.body = "";
-        request.deadline_ms = WAIT_MS;
-        json_decref(*root);
-        *root = NULL;
-        rc = ask(s, &request, root, &status, e);
+    int waits;
+};
+
+static int begin_delete(struct search *s, struct ending *p, struct tm_rented *r, struct tm_error *e)
+{
+    char name[64];
+    p->r = r;
+    p->waits = 0;
+    if (!tm_gcp__split(r->id, p->zone, name)) return 0;
+    (void)snprintf(p->path, sizeof p->path, "/projects/%s/zones/%s/instances/%s", s->project, p->zone, name);
+    p->request = make_request(s, "DELETE", p->path);
+    return tm_gcp_begin(s->web, &p->request, &p->begun, e);
+}
+
+static int begin_wait(struct search *s, struct ending *p, const char *operation, struct tm_error *e)
+{
+    if (p->waits++ == WAITS_MAX)
+        return tm_error_set(e, TM_ETIMEOUT, "Google takes long over it; run this again in some minutes");
+    (void)snprintf(p->path, sizeof p->path, "/projects/%s/zones/%s/operations/%s/wait", s->project, p->zone, operation);
+    p->request = make_request(s, "POST", p->path);
+    p->request.body = "";
+    p->request.deadline_ms = WAIT_MS;
+    return tm_gcp_begin(s->web, &p->request, &p->begun, e);
+}
+
+/* What Google says of it: done, to be waited for, or not to be had. */
+static void take_end(struct search *s, struct ending *p)
+{
+    struct tm_web_answer answer;
+    struct tm_gcp_refusal why = {.code = ""};
+    struct tm_gcp__operation op = {.name = ""};
+    struct tm_error own = {.text = ""};
+    json_t *root = NULL;
+    int rc = tm_web_end(p->begun, &answer, &own);
+    p->begun = NULL;
+    bool gone = rc == 0 && answer.status == 404 && p->waits == 0;
+    if (rc == 0) rc = read_answer(s, &answer, &why, &root, &own);
+    if (rc == 0 && !tm_gcp__read_operation(root, &op)) rc = tm_error_set(&own, TM_EIO, "that is no operation");
+    json_decref(root);
+    if (rc == 0 && !op.done) rc = begin_wait(s, p, op.name, &own);
+    if (rc == 0 && op.done && op.code[0] != '\0') {
+        (void)snprintf(why.code, sizeof why.code, "%.*s", (int)sizeof why.code - 1, op.code);
+        rc = tm_error_set(&own, TM_EPEER, "%s: %s", op.code, op.message);
     }
-    if (rc == 0 && op.done && op.code[0] != '\0') rc = tm_error_set(e, TM_EPEER, "%s: %s", op.code, op.message);
+    if (gone)
+        p->r->fate = TM_RENTED_GONE;
+    else if (rc == 0 && op.done)
+        p->r->fate = TM_RENTED_ENDED;
+    if (rc == 0 || gone) return;
+    const char *advice = tm_gcp__advice(why.code);
+    tm_log(TM_LOG_ERROR, "Google Cloud: %s is not ended: %s%s%s", p->r->id, own.text, advice[0] != '\0' ? "; " : "",
+           advice);
+}
+
+int tm_rented_end_gcp(struct tm_env *env, struct tm_rented_list *list, struct tm_error *e)
+{
+    struct search s;
+    struct ending *endings = tm_calloc(AT_ONCE, sizeof *endings);
+    size_t next = 0;
+    size_t busy = 0;
+    int rc = open_search(env, &s, e);
+    if (rc == 0 && endings == NULL) rc = tm_error_nomem(e);
+    while (rc == 0 && (busy > 0 || next < list->count)) { /* side by side: deleting takes a minute */
+        for (size_t i = 0; rc == 0 && i < AT_ONCE && next < list->count; i++) {
+            if (endings[i].begun != NULL) continue;
+            rc = begin_delete(&s, &endings[i], &list->items[next++], e);
+            busy += endings[i].begun != NULL;
+        }
+        if (rc == 0 && busy > 0) rc = tm_web_step_wait(s.web, e);
+        for (size_t i = 0; rc == 0 && i < AT_ONCE; i++) {
+            if (endings[i].begun == NULL || !tm_web_is_done(endings[i].begun)) continue;
+            take_end(&s, &endings[i]);
+            busy -= endings[i].begun == NULL;
+        }
+    }
+    close_search(&s); /* with whatever is under way */
+    tm_free(endings);
     return rc;
 }
 
-static int end_one(struct search *s, const struct tm_rented *r, size_t *ended, struct tm_error *e)
+/* ---- beside instances ---- */
+
+enum { RULE_BYTES = 40 };
+
+/* Does a VM of the rule's run still live? Its tag is the rule's name. */
+static bool is_used(const json_t *vms, const char *rule)
 {
-    char zone[64];
-    char name[64];
+    json_t *zones = json_object_get(vms, "items");
+    const char *zone = NULL;
+    json_t *part = NULL;
+    json_object_foreach(zones, zone, part)
+    {
+        const json_t *items = json_object_get(part, "instances");
+        for (size_t i = 0; i < json_array_size(items); i++) {
+            const json_t *tags = json_object_get(json_object_get(json_array_get(items, i), "tags"), "items");
+            for (size_t k = 0; k < json_array_size(tags); k++) {
+                const char *tag = json_string_value(json_array_get(tags, k));
+                if (tag != NULL && strcmp(tag, rule) == 0) return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool is_ours(const json_t *rule, const char *job)
+{
+    const char *name = json_string_value(json_object_get(rule, "name"));
+    const char *about = json_string_value(json_object_get(rule, "description"));
+    size_t length = strlen(TM_GCP_RULE_ABOUT);
+    bool ours = name != NULL && about != NULL && strncmp(name, "tidemill-", 9) == 0 && strlen(name) < RULE_BYTES &&
+                strncmp(about, TM_GCP_RULE_ABOUT, length) == 0;
+    return ours && (job == NULL || strcmp(about + length, job) == 0);
+}
+
+static int remove_rule(struct search *s, const char *name, struct tm_error *e)
+{
     char path[300];
     json_t *root = NULL;
     int status = 0;
-    if (!tm_gcp__split(r->id, zone, name)) return 0;
-    (void)snprintf(path, sizeof path, "/projects/%s/zones/%s/instances/%s", s->project, zone, name);
+    (void)snprintf(path, sizeof path, "/projects/%s/global/firewalls/%s", s->project, name);
     struct tm_gcp_request request = make_request(s, "DELETE", path);
     int rc = ask(s, &request, &root, &status, e);
-    if (rc != 0 && status == 404) return 0;
-    if (rc == 0) rc = await_operation(s, zone, &root, e);
-    if (rc == 0) ++*ended;
     json_decref(root);
-    return rc == 0 ? 0 : tm_error_wrap(e, rc, "ending %s", r->id);
+    return rc != 0 && status == 404 ? 0 : rc;
 }
 
-int tm_rented_end_gcp(struct tm_env *env, const struct tm_rented_list *list, size_t *out_ended, struct tm_error *e)
+static int list_json(struct search *s, const char *what, const char *filter, json_t **out, struct tm_error *e)
+{
+    char path[200];
+    int status = 0;
+    (void)snprintf(path, sizeof path, "/projects/%s/%s", s->project, what);
+    struct tm_gcp_request request = make_request(s, "GET", path);
+    request.query[request.query_count++] = (struct tm_web_pair){"filter", filter};
+    request.query[request.query_count++] = (struct tm_web_pair){"maxResults", "500"};
+    return ask(s, &request, out, &status, e);
+}
+
+int tm_rented_clear_gcp(struct tm_env *env, const char *job, bool wait, struct tm_rented_beside *out,
+                        struct tm_error *e)
 {
     struct search s;
-    size_t ended = 0;
-    int failed = 0;
-    int rc = list->count > 0 ? open_search(env, &s, e) : 0;
-    for (size_t i = 0; rc == 0 && i < list->count; i++) { /* one that cannot be ended is no reason to leave another */
-        int one = end_one(&s, &list->items[i], &ended, failed == 0 ? e : NULL);
-        if (failed == 0) failed = one;
+    json_t *rules = NULL;
+    json_t *vms = NULL;
+    struct tm_rented_beside sum = {.removed = 0};
+    (void)wait; /* instances are gone when their operations are done */
+    int rc = open_search(env, &s, e);
+    if (rc == 0) rc = list_json(&s, "global/firewalls", "name:tidemill-*", &rules, e);
+    if (rc == 0) rc = list_json(&s, "aggregated/instances", "labels." TM_GCP_LABEL_JOB ":*", &vms, e);
+    const json_t *items = json_object_get(rules, "items");
+    for (size_t i = 0; rc == 0 && i < json_array_size(items); i++) {
+        const json_t *rule = json_array_get(items, i);
+        const char *name = json_string_value(json_object_get(rule, "name"));
+        struct tm_error own = {.text = ""};
+        if (!is_ours(rule, job)) continue;
+        bool used = is_used(vms, name);
+        int one = used ? 0 : remove_rule(&s, name, &own);
+        sum.left += used || one != 0;
+        sum.removed += !used && one == 0;
+        if (one != 0) tm_log(TM_LOG_ERROR, "Google Cloud: firewall rule %s is not removed: %s", name, own.text);
     }
-    if (list->count > 0) close_search(&s);
-    *out_ended = ended;
-    return rc != 0 ? rc : failed;
+    json_decref(rules);
+    json_decref(vms);
+    close_search(&s);
+    *out = sum;
+    return rc;
 }

@@ -19,7 +19,8 @@ enum {
     JOB_NAME_MAX = 96,
     OPTION_MAX = 1200,
     OPTIONS_MAX = 10,
-    LIST_MAX = 8192
+    LIST_MAX = 8192,
+    HANDLES_MAX = 16
 };
 
 struct slurm {
@@ -32,7 +33,9 @@ struct slurm {
     char name[JOB_NAME_MAX]; /* of all jobs */
     char script[OPTION_MAX];
     struct tm_slurm__jobs jobs;
+    struct tm_slurm__rest *rest; /* NULL: commands are used */
     struct tm_tool__process process;
+    struct tm_slurm__answer answer;   /* of a process */
     struct tm_slurm__command command; /* that is on its way */
     /* words of the command */
     const char *words[TM_SLURM_WORDS_MAX + 1];
@@ -112,16 +115,20 @@ static void further_words(struct slurm *s, const struct tm_slurm_pool *pool)
     }
 }
 
+static void comment_of(const struct slurm *s, const struct tm_cloud_instance *instance, char out[TM_SLURM_COMMENT_MAX])
+{
+    struct tm_slurm__tag tag = s->jobs.tag;
+    tag.instance = instance->id;
+    tm_slurm__print_tag(&tag, out);
+}
+
 static void submit_words(struct slurm *s, size_t at)
 {
     const struct tm_cloud_instance *instance = &s->jobs.instances[at];
-    size_t number = s->jobs.jobs[at].pool;
-    const struct tm_slurm_pool *pool = &s->options.pools[number];
-    struct tm_slurm__tag tag = s->jobs.tag;
+    const struct tm_slurm_pool *pool = &s->options.pools[s->jobs.jobs[at].pool];
     char comment[TM_SLURM_COMMENT_MAX];
     char limit[TM_SLURM_WORD_MAX];
-    tag.instance = instance->id;
-    tm_slurm__print_tag(&tag, comment);
+    comment_of(s, instance, comment);
     without_our_own(s);
     word(s, "--parsable");
     word(s, "--nodes=1");
@@ -137,10 +144,6 @@ static void submit_words(struct slurm *s, size_t at)
     if (pool->time_limit_ms > 0) option(s, "--time=%s", limit);
     further_words(s, pool);
     word(s, s->script);
-    option(s, "%" PRIu64, instance->id);
-    word(s, tm_instance_kind__name(instance->kind));
-    word(s, pool->partition);
-    option(s, "%" PRId64 "s", s->jobs.pools[number].notice_ms / 1000);
 }
 
 static void query_words(struct slurm *s)
@@ -183,8 +186,6 @@ static void nodes_words(struct slurm *s)
     word(s, "--format=%N|%T");
 }
 
-/* ---- what is to be done ---- */
-
 /* ---- the batch script ---- */
 
 /* For the shell, whatever is in it. */
@@ -214,16 +215,22 @@ static void mark_path(const struct slurm *s, char out[OPTION_MAX])
     (void)snprintf(out, OPTION_MAX, "%.1000s/slurm-%016" PRIx64, s->options.script_dir, s->options.run);
 }
 
-static void put_script(const struct slurm *s, const char *ticket, struct tm_text *out)
+/* Its arguments are set in it: slurmrestd 22.05 does not live through a job that has some. */
+static void put_script(const struct slurm *s, size_t at, const char *ticket, struct tm_text *out)
 {
+    const struct tm_cloud_instance *instance = &s->jobs.instances[at];
+    const struct tm_slurm__pool *pool = &s->jobs.pools[s->jobs.jobs[at].pool];
     static const char head[] =
-        "#!/bin/bash\n"
-        "# One instance of a Tidemill job: ID, market, partition, time left after SIGTERM.\n"
         "node=$(scontrol --oneliner show node \"$SLURMD_NODENAME\" | sed -n 's/.* NodeAddr=\\([^ ]*\\) .*/\\1/p')\n"
         "export TIDEMILL_INSTANCE_ID=\"$1\" TIDEMILL_INSTANCE_KIND=\"$2\" TIDEMILL_INSTANCE_ZONE=\"$3\"\n"
         "export TIDEMILL_INSTANCE_HOST=\"${node:-$SLURMD_NODENAME}\"\n";
     char mark[OPTION_MAX];
     mark_path(s, mark);
+    tm_text_puts(out,
+                 "#!/bin/bash\n# One instance of a Tidemill job: ID, market, partition, time left after SIGTERM.\n");
+    tm_text_printf(out, "set -- %" PRIu64 " %s ", instance->id, tm_instance_kind__name(instance->kind));
+    quote(out, pool->partition);
+    tm_text_printf(out, " %" PRId64 "s\n", pool->notice_ms / 1000);
     tm_text_puts(out, head);
     tm_text_puts(out, "if [ -e ");
     quote(out, mark);
@@ -247,21 +254,17 @@ static void put_script(const struct slurm *s, const char *ticket, struct tm_text
                       "status=$?\n[ -n \"$stays\" ] || [ $status -ne 0 ] || rm -f \"$log\"\nexit $status\n");
 }
 
-/* Anew before each sbatch, which is the only one then. */
-static int write_script(struct slurm *s, const struct tm_cloud_instance *instance, struct tm_error *e)
+/* Anew before each job, with a ticket of its own. */
+static int make_script(struct slurm *s, size_t at, struct tm_text *out, struct tm_error *e)
 {
-    struct tm_text text;
+    const struct tm_cloud_instance *instance = &s->jobs.instances[at];
     char ticket[TM_SLURM_TICKET_MAX] = "";
     bool joins = s->options.join != NULL && s->options.ticket != NULL;
     int rc = 0;
     if (joins) rc = s->options.ticket(s->options.ticket_context, instance->id, instance->kind, ticket, e);
     if (rc != 0) return rc;
-    tm_text_init(&text, 1 << 16);
-    put_script(s, joins ? ticket : NULL, &text);
-    rc = tm_text_status(&text, e);
-    if (rc == 0) rc = s->env->file_write_private(s->env, s->script, tm_text_string(&text), text.length, e);
-    tm_text_deinit(&text);
-    return rc;
+    put_script(s, at, joins ? ticket : NULL, out);
+    return tm_text_status(out, e);
 }
 
 /* Folders, and what says that a node sees them. */
@@ -287,39 +290,117 @@ static int prepare_all(struct slurm *s, struct tm_error *e)
     return rc;
 }
 
+static int submit_by_rest(struct slurm *s, size_t at, const char *script, struct tm_error *e)
+{
+    const struct tm_slurm_pool *pool = &s->options.pools[s->jobs.jobs[at].pool];
+    char comment[TM_SLURM_COMMENT_MAX];
+    comment_of(s, &s->jobs.instances[at], comment);
+    return tm_slurm_rest__submit(s->rest,
+                                 (struct tm_slurm__rest_job){.name = s->name,
+                                                             .comment = comment,
+                                                             .partition = pool->partition,
+                                                             .script = script,
+                                                             .folder = s->options.script_dir,
+                                                             .time_limit_ms = pool->time_limit_ms,
+                                                             .words = pool->words},
+                                 e);
+}
+
+static int submit_by_sbatch(struct slurm *s, size_t at, const struct tm_text *script, struct tm_error *e)
+{
+    submit_words(s, at);
+    int rc = s->env->file_write_private(s->env, s->script, tm_text_string(script), script->length, e);
+    return rc == 0 ? tm_tool_process__start(&s->process, s->env, s->words, SUBMIT_LIMIT_MS, e) : rc;
+}
+
+static int submit(struct slurm *s, size_t at, struct tm_error *e)
+{
+    struct tm_text script;
+    tm_text_init(&script, 1 << 16);
+    int rc = prepare_all(s, e);
+    if (rc == 0) rc = make_script(s, at, &script, e);
+    if (rc == 0)
+        rc = s->rest != NULL ? submit_by_rest(s, at, tm_text_string(&script), e) : submit_by_sbatch(s, at, &script, e);
+    if (script.data != NULL) memset(script.data, 0, script.length); /* the ticket */
+    tm_text_deinit(&script);
+    return rc;
+}
+
+static void add_number(struct slurm *s, int64_t number)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%" PRId64, number);
+    tm_slurm_rest__add(s->rest, text);
+}
+
+static int ask_by_rest(struct slurm *s, const struct tm_slurm__command *command, struct tm_error *e)
+{
+    for (size_t i = 0; i < command->cancel_count; i++)
+        add_number(s, command->cancel[i]);
+    for (size_t i = 0; i < s->jobs.instance_count; i++) {
+        const struct tm_slurm__job *job = &s->jobs.jobs[i];
+        if (command->kind == TM_SLURM_QUERY && !command->whole && !job->over && job->number != 0)
+            add_number(s, job->number);
+        if (command->kind == TM_SLURM_NODES && job->step == TM_SLURM_HERE && job->node[0] != '\0')
+            tm_slurm_rest__add(s->rest, job->node);
+    }
+    return tm_slurm_rest__begin(s->rest, command->kind, e);
+}
+
+static int ask_by_tools(struct slurm *s, const struct tm_slurm__command *command, struct tm_error *e)
+{
+    if (command->kind == TM_SLURM_QUERY)
+        query_words(s);
+    else if (command->kind == TM_SLURM_CANCEL)
+        cancel_words(s, command);
+    else
+        nodes_words(s);
+    return tm_tool_process__start(&s->process, s->env, s->words, ASK_LIMIT_MS, e);
+}
+
 static int start_command(struct slurm *s, struct tm_error *e)
 {
     bool due = false;
     int rc = tm_slurm_jobs__next(&s->jobs, time_ms(s), &s->command, &due, e);
     if (rc != 0 || !due) return rc;
-    int64_t limit_ms = s->command.kind == TM_SLURM_SUBMIT ? SUBMIT_LIMIT_MS : ASK_LIMIT_MS;
-    if (s->command.kind == TM_SLURM_SUBMIT) {
-        rc = prepare_all(s, e);
-        submit_words(s, s->command.at);
-        if (rc == 0) rc = write_script(s, &s->jobs.instances[s->command.at], e);
-    } else if (s->command.kind == TM_SLURM_QUERY) {
-        query_words(s);
-    } else if (s->command.kind == TM_SLURM_CANCEL) {
-        cancel_words(s, &s->command);
-    } else {
-        nodes_words(s);
-    }
-    if (rc == 0) rc = tm_tool_process__start(&s->process, s->env, s->words, limit_ms, e);
+    if (s->command.kind == TM_SLURM_SUBMIT)
+        rc = submit(s, s->command.at, e);
+    else
+        rc = s->rest != NULL ? ask_by_rest(s, &s->command, e) : ask_by_tools(s, &s->command, e);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "Slurm");
+}
+
+static bool is_busy(const struct slurm *s)
+{
+    return s->rest != NULL ? tm_slurm_rest__is_busy(s->rest) : s->process.pid != 0;
+}
+
+/* The answer to what is on its way; NULL: not yet. */
+static int take_answer(struct slurm *s, struct tm_slurm__answer **out, struct tm_error *e)
+{
+    int status = 0;
+    *out = NULL;
+    if (s->rest != NULL) {
+        (void)tm_slurm_rest__step(s->rest, out);
+        return 0;
+    }
+    if (!tm_tool_process__step(&s->process, s->env, &status)) return 0;
+    const char *text = tm_text_string(&s->process.text);
+    if (status != 0) tm_debug(TM_DEBUG_CLOUD, "slurm: %s: status %d: %.200s", s->tool, status, text);
+    *out = &s->answer;
+    return tm_slurm_answer__read(&s->answer, s->command.kind, status, text, s->process.text.length, e);
 }
 
 static int advance(struct slurm *s, struct tm_error *e)
 {
     for (;;) {
-        int status = 0;
+        struct tm_slurm__answer *answer = NULL;
         int rc = tm_slurm_jobs__tick(&s->jobs, time_ms(s), e);
-        if (rc == 0 && s->process.pid == 0) rc = start_command(s, e);
-        if (rc != 0 || s->process.pid == 0) return rc;
-        if (!tm_tool_process__step(&s->process, s->env, &status)) return 0;
-        if (status != 0)
-            tm_debug(TM_DEBUG_CLOUD, "slurm: %s: status %d: %.200s", s->tool, status, tm_text_string(&s->process.text));
-        rc = tm_slurm_jobs__answer(&s->jobs, time_ms(s), &s->command, status, tm_text_string(&s->process.text),
-                                   s->process.text.length, e);
+        if (rc == 0 && !is_busy(s)) rc = start_command(s, e);
+        if (rc != 0 || !is_busy(s)) return rc;
+        rc = take_answer(s, &answer, e);
+        if (rc != 0 || answer == NULL) return rc;
+        rc = tm_slurm_jobs__answer(&s->jobs, time_ms(s), &s->command, answer, e);
         if (rc == 0) rc = prepare_all(s, e);
         if (rc != 0) return rc;
     }
@@ -363,14 +444,19 @@ static size_t slurm_watch(struct tm_cloud *cloud, int *handles, size_t max, int6
 {
     struct slurm *s = slurm_of(cloud);
     int own[2];
-    size_t count = tm_tool_process__watch(&s->process, own);
     int64_t due_ms = tm_slurm_jobs__due_ms(&s->jobs);
     int64_t now = time_ms(s);
-    if (count > max) count = max;
-    memcpy(handles, own, count * sizeof *own);
-    if (s->process.pid != 0) /* the next command waits for this one */
-        due_ms = s->process.deadline_ms - s->env->monotonic_ns(s->env) / 1000000 + now;
+    size_t count = 0;
     *out_wait_ms = due_ms == INT64_MAX ? INT64_MAX : due_ms > now ? due_ms - now : 0;
+    if (s->rest != NULL && is_busy(s)) { /* the next command waits for this one */
+        count = tm_slurm_rest__watch(s->rest, handles, max, out_wait_ms);
+    } else if (is_busy(s)) {
+        count = tm_tool_process__watch(&s->process, own);
+        if (count > max) count = max;
+        memcpy(handles, own, count * sizeof *own);
+        int64_t left_ms = s->process.deadline_ms - s->env->monotonic_ns(s->env) / 1000000;
+        *out_wait_ms = left_ms > 0 ? left_ms : 0;
+    }
     if (s->jobs.event_first < s->jobs.event_count) *out_wait_ms = 0;
     return count;
 }
@@ -381,8 +467,8 @@ static int slurm_next(struct tm_cloud *cloud, int64_t timeout_ms, struct tm_clou
     struct tm_env *env = s->env;
     int64_t end_ms = time_ms(s) + timeout_ms;
     for (;;) {
-        int handles[2];
-        bool ready[2];
+        int handles[HANDLES_MAX];
+        bool ready[HANDLES_MAX];
         int64_t wait_ms = 0;
         if (tm_slurm_jobs__event(&s->jobs, out)) return 0;
         int rc = advance(s, e);
@@ -390,7 +476,7 @@ static int slurm_next(struct tm_cloud *cloud, int64_t timeout_ms, struct tm_clou
         if (tm_slurm_jobs__event(&s->jobs, out)) return 0;
         int64_t left_ms = end_ms - time_ms(s);
         if (left_ms <= 0) return tm_error_set(e, TM_ETIMEOUT, "nothing happened");
-        size_t count = slurm_watch(cloud, handles, 2, &wait_ms);
+        size_t count = slurm_watch(cloud, handles, HANDLES_MAX, &wait_ms);
         rc = env->net_wait(env, handles, count, wait_ms < left_ms ? wait_ms : left_ms, ready, e);
         if (rc != 0 && rc != -(int)TM_ETIMEOUT) return rc;
     }
@@ -418,6 +504,8 @@ static void free_all(struct slurm *s)
 {
     tm_tool_process__stop(&s->process, s->env);
     tm_text_deinit(&s->process.text);
+    tm_slurm_rest__close(s->rest);
+    tm_slurm_answer__deinit(&s->answer);
     tm_slurm_jobs__deinit(&s->jobs);
     tm_free(s);
 }
@@ -431,13 +519,13 @@ static int slurm_destroy(struct tm_cloud *cloud, struct tm_error *e)
     int rc = 0;
     tm_slurm_jobs__end_all(&s->jobs, time_ms(s));
     while (rc == 0 && tm_slurm_jobs__left(&s->jobs) > 0 && time_ms(s) < end_ms) {
-        int handles[2];
-        bool ready[2];
+        int handles[HANDLES_MAX];
+        bool ready[HANDLES_MAX];
         int64_t wait_ms = 0;
         rc = slurm_next(cloud, 0, &event, e);
         if (rc == -(int)TM_ETIMEOUT) rc = 0;
         if (rc != 0 || tm_slurm_jobs__left(&s->jobs) == 0) break; /* nothing would wake us */
-        size_t count = slurm_watch(cloud, handles, 2, &wait_ms);
+        size_t count = slurm_watch(cloud, handles, HANDLES_MAX, &wait_ms);
         int64_t left_ms = end_ms - time_ms(s);
         (void)s->env->net_wait(s->env, handles, count, wait_ms < left_ms ? wait_ms : left_ms, ready, NULL);
     }
@@ -451,7 +539,7 @@ static int slurm_destroy(struct tm_cloud *cloud, struct tm_error *e)
 }
 
 static const struct tm_cloud functions = {
-    .queues = true,
+    .learns_start = true,
     .pools = slurm_pools,
     .want = slurm_want,
     .release = slurm_release,
@@ -464,22 +552,30 @@ static const struct tm_cloud functions = {
     .destroy = slurm_destroy,
 };
 
-/* One answer, waited for: only before anything runs. */
+/* Waits for what was started: only before anything runs. */
+static int wait_for_process(struct tm_tool__process *process, struct tm_env *env)
+{
+    int status = 0;
+    while (!tm_tool_process__step(process, env, &status)) {
+        int handles[2];
+        bool ready[2];
+        size_t count = tm_tool_process__watch(process, handles);
+        int64_t left_ms = process->deadline_ms - env->monotonic_ns(env) / 1000000;
+        (void)env->net_wait(env, handles, count, left_ms > 0 ? left_ms : 0, ready, NULL);
+    }
+    return status;
+}
+
 static int ask(struct slurm *s, int *out_status, struct tm_error *e)
 {
     int rc = tm_tool_process__start(&s->process, s->env, s->words, ASK_LIMIT_MS, e);
     if (rc != 0) return tm_error_wrap(e, rc, "cloud slurm needs Slurm's commands; run it on a login node");
-    while (!tm_tool_process__step(&s->process, s->env, out_status)) {
-        int handles[2];
-        bool ready[2];
-        size_t count = tm_tool_process__watch(&s->process, handles);
-        int64_t left_ms = s->process.deadline_ms - s->env->monotonic_ns(s->env) / 1000000;
-        (void)s->env->net_wait(s->env, handles, count, left_ms > 0 ? left_ms : 0, ready, NULL);
-    }
+    *out_status = wait_for_process(&s->process, s->env);
     return 0;
 }
 
-static int look_at_partitions(struct slurm *s, struct tm_error *e)
+/* What scontrol says of all partitions: it stays in the process's text. */
+static int ask_scontrol(struct slurm *s, struct tm_error *e)
 {
     int status = 0;
     begin(s, "scontrol");
@@ -487,30 +583,60 @@ static int look_at_partitions(struct slurm *s, struct tm_error *e)
     word(s, "show");
     word(s, "partition");
     int rc = ask(s, &status, e);
-    if (rc != 0) return rc;
-    if (status != 0)
-        return tm_error_set(e, TM_EPEER, "Slurm does not answer: %.300s",
-                            status < 0 ? "scontrol took too long" : tm_text_string(&s->process.text));
-    for (size_t i = 0; i < s->options.pool_count; i++) {
-        const struct tm_slurm_pool *given = &s->options.pools[i];
-        struct tm_slurm__partition found;
-        if (!tm_slurm__read_partition(tm_text_string(&s->process.text), s->process.text.length, given->partition,
-                                      &found))
-            return tm_error_set(e, TM_EINPUT, "Slurm has no partition %s here; sinfo lists them", given->partition);
-        if (found.time_max_ms >= 0 && given->time_limit_ms > found.time_max_ms)
-            return tm_error_set(e, TM_EINPUT, "partition %s: its jobs run for at most %lld minutes; lower time_limit",
-                                given->partition, (long long)found.time_max_ms / 60000);
-        if (!found.up) tm_log(TM_LOG_WARN, "partition %s is not up: its jobs wait", given->partition);
-        int64_t grace_ms = found.grace_ms > 0 ? found.grace_ms : NOTICE_MS;
-        s->jobs.pools[i] = (struct tm_slurm__pool){.partition = given->partition,
-                                                   .kind = given->kind,
-                                                   .shown = s->options.choices ? (int)i : (int)given->kind,
-                                                   .limit = given->limit,
-                                                   .price_usd_h = given->price_usd_h,
-                                                   .notice_ms = given->notice_ms >= 0 ? given->notice_ms : grace_ms};
+    if (rc == 0 && status != 0)
+        rc = tm_error_set(e, TM_EPEER, "Slurm does not answer: %.300s",
+                          status < 0 ? "scontrol took too long" : tm_text_string(&s->process.text));
+    return rc;
+}
+
+static int look_at_partition(struct slurm *s, size_t at, struct tm_error *e)
+{
+    const struct tm_slurm_pool *given = &s->options.pools[at];
+    struct tm_slurm__partition found;
+    bool there = s->rest == NULL && tm_slurm__read_partition(tm_text_string(&s->process.text), s->process.text.length,
+                                                             given->partition, &found);
+    if (s->rest != NULL) {
+        int rc = tm_slurm_rest__ask_partition(s->rest, given->partition, &found, e);
+        if (rc == 0) rc = tm_slurm_rest__check_words(given->words, e);
+        if (rc != 0 && rc != -(int)TM_ENOTFOUND) return tm_error_wrap(e, rc, "partition %s", given->partition);
+        there = rc == 0;
     }
-    s->jobs.pool_count = s->options.pool_count;
+    if (!there) return tm_error_set(e, TM_EINPUT, "Slurm has no partition %s here; sinfo lists them", given->partition);
+    if (found.time_max_ms >= 0 && given->time_limit_ms > found.time_max_ms)
+        return tm_error_set(e, TM_EINPUT, "partition %s: its jobs run for at most %lld minutes; lower time_limit",
+                            given->partition, (long long)found.time_max_ms / 60000);
+    if (!found.up) tm_log(TM_LOG_WARN, "partition %s is not up: its jobs wait", given->partition);
+    int64_t grace_ms = found.grace_ms > 0 ? found.grace_ms : NOTICE_MS;
+    s->jobs.pools[at] = (struct tm_slurm__pool){.partition = given->partition,
+                                                .kind = given->kind,
+                                                .shown = s->options.choices ? (int)at : (int)given->kind,
+                                                .limit = given->limit,
+                                                .price_usd_h = given->price_usd_h,
+                                                .notice_ms = given->notice_ms >= 0 ? given->notice_ms : grace_ms};
     return 0;
+}
+
+/* Where slurmrestd does not answer, commands may. */
+static int find_way(struct slurm *s, struct tm_error *e)
+{
+    struct tm_error why = {.text = ""};
+    if (s->options.rest == NULL) return ask_scontrol(s, e);
+    int rc = tm_slurm_rest__open(s->env, s->options.rest, s->options.token_file, &s->rest, &why);
+    if (rc == 0) return 0;
+    if (rc != -(int)TM_EPEER) return tm_error_set(e, (enum tm_code) - rc, "%s", why.text);
+    rc = ask_scontrol(s, e);
+    if (rc != 0) return tm_error_set(e, TM_EPEER, "%.500s; nor do Slurm's commands", why.text);
+    tm_log(TM_LOG_WARN, "%s; Slurm's commands are used", why.text);
+    return 0;
+}
+
+static int look_at_partitions(struct slurm *s, struct tm_error *e)
+{
+    int rc = find_way(s, e);
+    for (size_t i = 0; rc == 0 && i < s->options.pool_count; i++)
+        rc = look_at_partition(s, i, e);
+    if (rc == 0) s->jobs.pool_count = s->options.pool_count;
+    return rc;
 }
 
 static void fill_pools(struct slurm *s)
@@ -568,4 +694,20 @@ int tm_slurm_cloud_create(struct tm_env *env, const struct tm_slurm_options *opt
     }
     *out = &s->cloud;
     return 0;
+}
+
+bool tm_slurm_own_address(struct tm_env *env, char *out, size_t size)
+{
+    const char *node = env->variable(env, "SLURMD_NODENAME");
+    if (node == NULL || node[0] == '\0') return false;
+    const char *const words[] = {"scontrol", "--oneliner", "show", "node", node, NULL};
+    struct tm_tool__process process = {.pid = 0};
+    char address[TM_SLURM_WORD_MAX];
+    tm_text_init(&process.text, TM_SLURM_TEXT_MAX);
+    bool found = tm_tool_process__start(&process, env, words, ASK_LIMIT_MS, NULL) == 0 &&
+                 wait_for_process(&process, env) == 0 &&
+                 tm_slurm__read_address(tm_text_string(&process.text), process.text.length, node, address);
+    tm_text_deinit(&process.text);
+    if (found) (void)snprintf(out, size, "%s", address);
+    return found;
 }

@@ -1,8 +1,9 @@
 /* Slurm as a cloud: partitions are pools, one-node jobs of an agent each are instances (slurm_jobs.h).
  *
- * Everything goes through sbatch, squeue, sinfo, scontrol and scancel in their parsable forms, one at a time, each with
- * a time limit, and none is waited for: `watch` and `next` as for every cloud. squeue is asked once for all jobs, a
- * second after a change and then less and less often, down to every `poll_ms`.
+ * There are two ways to speak to it. Where slurmrestd answers, everything goes through it (slurm_rest.h); else through
+ * sbatch, squeue, sinfo, scontrol and scancel in their parsable forms. One request at a time, each with a time limit,
+ * and none is waited for: `watch` and `next` as for every cloud. The queue is asked for once for all jobs, a second
+ * after a change and then less and less often, down to every `poll_ms`.
  *
  * The command runs on each node as a step (srun) of the batch script, because only steps hear of a preemption while
  * there is time left. It gets TIDEMILL_INSTANCE_ID, TIDEMILL_INSTANCE_KIND, TIDEMILL_INSTANCE_ZONE (the partition) and
@@ -44,6 +45,8 @@ struct tm_slurm_options {
     uint64_t run;               /* tells this run from others in the folder; the same after a restart */
     uint64_t id_last;           /* highest number of an instance that was used before */
     int64_t poll_ms;            /* 0: 30 s */
+    const char *rest;           /* slurmrestd's address; NULL: there is none */
+    const char *token_file;     /* for it; NULL: SLURM_JWT, if it is set */
     const char *tools;          /* where sbatch and the others are; NULL: by PATH */
     /* Before a job is submitted or taken over: what its instance needs; NULL: nothing. */
     int (*prepare)(void *context, uint64_t id, struct tm_error *e);
@@ -54,6 +57,10 @@ struct tm_slurm_options {
                   struct tm_error *e);
     void *ticket_context;
 };
+
+/* Where other nodes reach the one that this program runs on, if it is itself part of a job of Slurm: its NodeAddr, as
+ * scontrol has it, for a node's name need not be one that machines know. False: it is none, or nobody knows. */
+bool tm_slurm_own_address(struct tm_env *env, char *out, size_t size);
 
 /* The caller owns the result (its `destroy`, which cancels all jobs and waits until they are gone, at most a minute).
  * -TM_EINPUT: there is no such partition; -TM_ENOTFOUND: there are no commands of Slurm here. */

@@ -4,6 +4,7 @@
 
 #include "cloud/slurm_cloud.h"
 #include "cloud/slurm_jobs.h"
+#include "cloud/slurm_rest.h"
 #include "cloud/tool_process.h"
 
 enum { TM_SLURM_WORDS_MAX = 96, TM_SLURM_TEXT_MAX = 16 << 20 };

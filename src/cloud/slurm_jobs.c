@@ -17,6 +17,7 @@ enum {
     COMPLETING_MAX_MS = 30000,
     STEADY_MS = 60000,
     YIELD_MAX_MS = 30000,
+    WHOLE_MS = 600000,
     EVENTS_MAX = 1 << 16
 };
 
@@ -322,19 +323,19 @@ static int tell_waiting(struct tm_slurm__jobs *s, int64_t now_ms, struct tm_erro
     return rc;
 }
 
-static int take_queue(struct tm_slurm__jobs *s, int64_t now_ms, const char *text, size_t length, struct tm_error *e)
+static int take_queue(struct tm_slurm__jobs *s, int64_t now_ms, const struct tm_slurm__answer *answer,
+                      struct tm_error *e)
 {
-    struct tm_slurm__row row;
-    size_t at = 0;
     int rc = 0;
     for (size_t i = 0; i < s->instance_count; i++)
         s->jobs[i].seen = false;
-    while (rc == 0 && tm_slurm__next_row(text, length, &at, &row)) {
-        if (strcmp(row.tag.folder, s->tag.folder) != 0) continue;
-        size_t i = row.tag.run == s->tag.run ? find_instance(s, row.tag.instance) : s->instance_count;
-        bool another = i < s->instance_count && s->jobs[i].number != 0 && s->jobs[i].number != row.job;
+    for (size_t at = 0; rc == 0 && at < answer->row_count; at++) {
+        const struct tm_slurm__row *row = &answer->rows[at];
+        if (strcmp(row->tag.folder, s->tag.folder) != 0) continue;
+        size_t i = row->tag.run == s->tag.run ? find_instance(s, row->tag.instance) : s->instance_count;
+        bool another = i < s->instance_count && s->jobs[i].number != 0 && s->jobs[i].number != row->job;
         if (another) i = s->instance_count; /* an sbatch that worked twice: one is enough */
-        rc = i < s->instance_count ? take_row(s, i, &row, now_ms, e) : take_unknown(s, &row, now_ms, e);
+        rc = i < s->instance_count ? take_row(s, i, row, now_ms, e) : take_unknown(s, row, now_ms, e);
     }
     if (rc == 0) rc = take_missing(s, now_ms, e);
     if (rc == 0) rc = tell_waiting(s, now_ms, e);
@@ -344,68 +345,67 @@ static int take_queue(struct tm_slurm__jobs *s, int64_t now_ms, const char *text
 
 /* ---- answers ---- */
 
-static void take_submitted(struct tm_slurm__jobs *s, size_t at, int status, int64_t now_ms, const char *text,
-                           size_t length)
+static void take_submitted(struct tm_slurm__jobs *s, size_t at, int64_t now_ms, const struct tm_slurm__answer *answer)
 {
     struct tm_slurm__job *job = &s->jobs[at];
     struct tm_slurm__pool *pool = &s->pools[job->pool];
-    job->number = status == 0 ? tm_slurm__job_number(text, length) : 0;
+    const char *words = answer->words;
+    job->number = answer->status == 0 ? answer->job : 0;
     look_soon(s, now_ms);
     if (job->number != 0) {
         if (job->step == TM_SLURM_ASKED) job->step = TM_SLURM_QUEUED;
         return;
     }
-    job->unsure = true; /* until squeue has been asked */
+    job->unsure = true; /* until the queue has been asked */
     s->query_ms = now_ms;
+    if (answer->status < 0) s->whole_ms = now_ms + WHOLE_MS;
     if (pool->told) return;
     pool->told = true;
-    if (status < 0) {
-        tm_log(TM_LOG_WARN, "partition %s: sbatch does not answer; squeue will say whether there is a job",
+    if (answer->status < 0) {
+        tm_log(TM_LOG_WARN, "partition %s: Slurm does not answer; its queue will say whether there is a job",
                pool->partition);
         return;
     }
-    int shown = length < 300 ? (int)length : 300;
-    while (shown > 0 && (text[shown - 1] == '\n' || text[shown - 1] == ' '))
+    int shown = answer->length < 300 ? (int)answer->length : 300;
+    while (shown > 0 && (words[shown - 1] == '\n' || words[shown - 1] == ' '))
         shown--;
-    tm_log(TM_LOG_WARN, "partition %s: sbatch gave no job, retrying: %.*s", pool->partition, shown, text);
+    tm_log(TM_LOG_WARN, "partition %s: Slurm gave no job, retrying: %.*s", pool->partition, shown, words);
 }
 
-static int take_nodes(struct tm_slurm__jobs *s, int64_t now_ms, const char *text, size_t length, struct tm_error *e)
+static int take_leaving(struct tm_slurm__jobs *s, int64_t now_ms, const char *node, struct tm_error *e)
 {
-    char node[TM_SLURM_WORD_MAX];
-    size_t at = 0;
     int rc = 0;
-    while (rc == 0 && tm_slurm__next_leaving(text, length, &at, node)) {
-        for (size_t i = 0; rc == 0 && i < s->instance_count; i++) {
-            struct tm_slurm__job *job = &s->jobs[i];
-            if (job->step != TM_SLURM_HERE || job->hinted || strcmp(job->node, node) != 0) continue;
-            job->hinted = true;
-            tm_log(TM_LOG_INFO, "node %s of instance %" PRIu64 " is drained: it takes no more jobs after this one",
-                   node, s->instances[i].id);
-            rc = tell(s,
-                      (struct tm_cloud_event){.kind = TM_CLOUD_HINT,
-                                              .instance = s->instances[i].id,
-                                              .pool = s->instances[i].pool,
-                                              .time_ms = now_ms},
-                      e);
-        }
+    for (size_t i = 0; rc == 0 && i < s->instance_count; i++) {
+        struct tm_slurm__job *job = &s->jobs[i];
+        if (job->step != TM_SLURM_HERE || job->hinted || strcmp(job->node, node) != 0) continue;
+        job->hinted = true;
+        tm_log(TM_LOG_INFO, "node %s of instance %" PRIu64 " is drained: it takes no more jobs after this one", node,
+               s->instances[i].id);
+        rc = tell(
+            s,
+            (struct tm_cloud_event){
+                .kind = TM_CLOUD_HINT, .instance = s->instances[i].id, .pool = s->instances[i].pool, .time_ms = now_ms},
+            e);
     }
     return rc;
 }
 
-int tm_slurm_jobs__answer(struct tm_slurm__jobs *s, int64_t now_ms, const struct tm_slurm__command *command, int status,
-                          const char *text, size_t length, struct tm_error *e)
+int tm_slurm_jobs__answer(struct tm_slurm__jobs *s, int64_t now_ms, const struct tm_slurm__command *command,
+                          const struct tm_slurm__answer *answer, struct tm_error *e)
 {
+    int rc = 0;
     switch (command->kind) {
     case TM_SLURM_SUBMIT:
-        take_submitted(s, command->at, status, now_ms, text, length);
+        take_submitted(s, command->at, now_ms, answer);
         return 0;
     case TM_SLURM_QUERY:
         s->query_ms = now_ms + s->poll_ms;
         s->poll_ms = s->poll_ms * 2 < s->poll_max_ms ? s->poll_ms * 2 : s->poll_max_ms;
-        return status == 0 ? take_queue(s, now_ms, text, length, e) : 0; /* no answer says nothing */
+        return answer->status == 0 ? take_queue(s, now_ms, answer, e) : 0; /* no answer says nothing */
     case TM_SLURM_NODES:
-        return status == 0 ? take_nodes(s, now_ms, text, length, e) : 0;
+        for (size_t i = 0; rc == 0 && answer->status == 0 && i < answer->leaving_count; i++)
+            rc = take_leaving(s, now_ms, answer->leaving[i], e);
+        return rc;
     case TM_SLURM_CANCEL:
         look_soon(s, now_ms);
         return 0;
@@ -446,12 +446,21 @@ static bool may_ask(const struct tm_slurm__jobs *s, size_t pool, int64_t now_ms)
     return most > 0 && p->retry_ms <= now_ms && active(s, pool) < most;
 }
 
+/* Is there, or may there be, a job whose number is not known? */
+static bool wants_all(const struct tm_slurm__jobs *s, int64_t now_ms)
+{
+    bool all = s->adopting || now_ms < s->whole_ms;
+    for (size_t i = 0; !all && i < s->instance_count; i++)
+        all = s->jobs[i].unsure;
+    return all;
+}
+
 int tm_slurm_jobs__next(struct tm_slurm__jobs *s, int64_t now_ms, struct tm_slurm__command *out, bool *out_due,
                         struct tm_error *e)
 {
     *out_due = true;
     if (fill_cancels(s, now_ms, out)) return 0;
-    *out = (struct tm_slurm__command){.kind = TM_SLURM_QUERY};
+    *out = (struct tm_slurm__command){.kind = TM_SLURM_QUERY, .whole = wants_all(s, now_ms)};
     if (s->adopting) return 0; /* before anything is asked for: who is there already? */
     for (size_t i = 0; i < s->pool_count; i++) {
         if (!may_ask(s, i, now_ms)) continue;

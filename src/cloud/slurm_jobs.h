@@ -47,11 +47,10 @@ struct tm_slurm__job {
     char node[TM_SLURM_WORD_MAX];
 };
 
-enum tm_slurm__command_kind { TM_SLURM_SUBMIT, TM_SLURM_QUERY, TM_SLURM_CANCEL, TM_SLURM_NODES };
-
 struct tm_slurm__command {
     enum tm_slurm__command_kind kind;
-    size_t at;                           /* TM_SLURM_SUBMIT: of the instance */
+    size_t at;  /* TM_SLURM_SUBMIT: of the instance */
+    bool whole; /* TM_SLURM_QUERY: of jobs that nobody here knows of, too, not only of those that have a number */
     int64_t cancel[TM_SLURM_CANCEL_MAX]; /* numbers of jobs */
     size_t cancel_count;
 };
@@ -64,7 +63,8 @@ struct tm_slurm__jobs {
     int64_t poll_ms; /* now: doubled up to the longest, from a second after each change */
     int64_t query_ms;
     int64_t nodes_ms;
-    bool adopting; /* jobs that wait in the queue since before this program began are taken over */
+    int64_t whole_ms; /* until then a job may come to light that was asked for without an answer */
+    bool adopting;    /* jobs that wait in the queue since before this program began are taken over */
     struct tm_cloud_instance *instances;
     size_t instance_count, instance_capacity;
     struct tm_slurm__job *jobs; /* by the same places */
@@ -83,9 +83,8 @@ void tm_slurm_jobs__deinit(struct tm_slurm__jobs *s);
 /* The command that is due; false: none. One at a time: its answer, or that it got none, goes to `answer`. */
 int tm_slurm_jobs__next(struct tm_slurm__jobs *s, int64_t now_ms, struct tm_slurm__command *out, bool *out_due,
                         struct tm_error *e);
-/* `status` is its exit status, or -1 where it was given up; `text` all that it printed. */
-int tm_slurm_jobs__answer(struct tm_slurm__jobs *s, int64_t now_ms, const struct tm_slurm__command *command, int status,
-                          const char *text, size_t length, struct tm_error *e);
+int tm_slurm_jobs__answer(struct tm_slurm__jobs *s, int64_t now_ms, const struct tm_slurm__command *command,
+                          const struct tm_slurm__answer *answer, struct tm_error *e);
 /* What happens by the clock alone: time limits come near. */
 int tm_slurm_jobs__tick(struct tm_slurm__jobs *s, int64_t now_ms, struct tm_error *e);
 /* When something is due without an answer; INT64_MAX: never. */

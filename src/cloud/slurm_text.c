@@ -1,12 +1,14 @@
 #include "cloud/slurm_text.h"
 
+#include "base/alloc.h"
 #include "base/number.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-enum { FIELDS = 8 }; /* before the comment */
+enum { FIELDS = 8 /* before the comment */, ROWS_MAX = 1 << 16 };
 
 static const char tag_word[] = "tidemill:";
 
@@ -105,7 +107,7 @@ static bool read_u64(struct piece piece, uint64_t *out)
     return true;
 }
 
-static bool read_tag(const char *text, size_t length, struct tm_slurm__tag *out)
+bool tm_slurm__read_tag(const char *text, size_t length, struct tm_slurm__tag *out)
 {
     struct piece rest = {text, length};
     struct piece folder;
@@ -125,8 +127,9 @@ static bool read_tag(const char *text, size_t length, struct tm_slurm__tag *out)
 
 /* ---- squeue ---- */
 
-static enum tm_slurm__phase phase_of(struct piece state)
+enum tm_slurm__phase tm_slurm__phase_of(const char *text, size_t length)
 {
+    struct piece state = {text, length};
     static const char *const pending[] = {"PENDING",     "CONFIGURING",  "REQUEUED",     "REQUEUE_HOLD",
                                           "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"};
     static const char *const running[] = {"RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"};
@@ -137,6 +140,12 @@ static enum tm_slurm__phase phase_of(struct piece state)
     return is_word(state, "COMPLETING") ? TM_SLURM_COMPLETING : TM_SLURM_ENDED;
 }
 
+int tm_slurm__exit_status(int64_t status)
+{
+    if (status < 0 || status > 0xffff) return 0;
+    return (status & 0x7f) != 0 ? 128 + (int)(status & 0x7f) : (int)(status >> 8);
+}
+
 static bool read_row(struct piece line, struct tm_slurm__row *out)
 {
     struct piece f[FIELDS];
@@ -145,16 +154,15 @@ static bool read_row(struct piece line, struct tm_slurm__row *out)
     for (size_t i = 0; i < FIELDS; i++)
         if (!take_field(&line, '|', &f[i])) return false;
     if (!tm_number_i64(f[0].text, f[0].length, &out->job) || out->job <= 0 || f[1].length == 0) return false;
-    if (!read_tag(line.text, line.length, &out->tag)) return false;
-    out->phase = phase_of(f[1]);
+    if (!tm_slurm__read_tag(line.text, line.length, &out->tag)) return false;
+    out->phase = tm_slurm__phase_of(f[1].text, f[1].length);
     copy_word(f[1], out->state);
     copy_word(f[2], out->reason);
     copy_word(f[3], out->node);
     copy_word(f[7], out->partition);
     out->preempted = is_word(f[1], "PREEMPTED") || (f[4].length > 0 && f[4].text[0] >= '0' && f[4].text[0] <= '9');
     if (out->phase == TM_SLURM_RUNNING) out->left_ms = tm_slurm__duration_ms(f[5].text, f[5].length);
-    if (tm_number_i64(f[6].text, f[6].length, &status) && status >= 0 && status <= 0xffff) /* of wait() */
-        out->status = (status & 0x7f) != 0 ? 128 + (int)(status & 0x7f) : (int)(status >> 8);
+    if (tm_number_i64(f[6].text, f[6].length, &status)) out->status = tm_slurm__exit_status(status);
     return true;
 }
 
@@ -228,19 +236,101 @@ bool tm_slurm__read_partition(const char *text, size_t length, const char *name,
     return false;
 }
 
-bool tm_slurm__next_leaving(const char *text, size_t length, size_t *at, char node[TM_SLURM_WORD_MAX])
+bool tm_slurm__read_address(const char *text, size_t length, const char *name, char out[TM_SLURM_WORD_MAX])
+{
+    struct piece line;
+    struct piece value;
+    size_t at = 0;
+    while (next_line(text, length, &at, &line)) {
+        if (!find_value(line, "NodeName", &value) || !is_word(value, name)) continue;
+        if (!find_value(line, "NodeAddr", &value) || value.length >= TM_SLURM_WORD_MAX) return false;
+        copy_word(value, out);
+        return true;
+    }
+    return false;
+}
+
+bool tm_slurm__is_leaving(const char *state, size_t length)
 {
     static const char *const words[] = {"drain", "drng", "fail", "reboot", "down", "maint", "powering_down"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t count = strlen(words[i]);
+        if (length >= count && strncasecmp(state, words[i], count) == 0) return true;
+    }
+    return false;
+}
+
+bool tm_slurm__next_leaving(const char *text, size_t length, size_t *at, char node[TM_SLURM_WORD_MAX])
+{
     struct piece line;
     while (next_line(text, length, at, &line)) {
         struct piece name;
         if (!take_field(&line, '|', &name) || name.length == 0) continue;
-        for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-            size_t count = strlen(words[i]);
-            if (line.length < count || memcmp(line.text, words[i], count) != 0) continue;
-            copy_word(name, node);
-            return true;
-        }
+        if (!tm_slurm__is_leaving(line.text, line.length)) continue;
+        copy_word(name, node);
+        return true;
     }
     return false;
+}
+
+/* ---- answers ---- */
+
+void tm_slurm_answer__clear(struct tm_slurm__answer *answer)
+{
+    answer->status = 0;
+    answer->words = "";
+    answer->job = 0;
+    answer->length = answer->row_count = answer->leaving_count = 0;
+}
+
+void tm_slurm_answer__deinit(struct tm_slurm__answer *answer)
+{
+    tm_free(answer->rows);
+    tm_free(answer->leaving);
+}
+
+static int failed(int rc, struct tm_error *e)
+{
+    return rc == -(int)TM_ENOMEM ? tm_error_nomem(e)
+                                 : tm_error_set(e, TM_ELIMIT, "more than %d rows in an answer of Slurm", ROWS_MAX);
+}
+
+int tm_slurm_answer__add_row(struct tm_slurm__answer *answer, const struct tm_slurm__row *row, struct tm_error *e)
+{
+    void *list = answer->rows;
+    int rc = tm_grow(&list, &answer->row_capacity, answer->row_count + 1, sizeof *row, ROWS_MAX);
+    answer->rows = list;
+    if (rc != 0) return failed(rc, e);
+    answer->rows[answer->row_count++] = *row;
+    return 0;
+}
+
+int tm_slurm_answer__add_leaving(struct tm_slurm__answer *answer, const char *node, struct tm_error *e)
+{
+    void *list = answer->leaving;
+    int rc = tm_grow(&list, &answer->leaving_capacity, answer->leaving_count + 1, sizeof *answer->leaving, ROWS_MAX);
+    answer->leaving = list;
+    if (rc != 0) return failed(rc, e);
+    (void)snprintf(answer->leaving[answer->leaving_count++], TM_SLURM_WORD_MAX, "%s", node);
+    return 0;
+}
+
+int tm_slurm_answer__read(struct tm_slurm__answer *answer, enum tm_slurm__command_kind kind, int status,
+                          const char *text, size_t length, struct tm_error *e)
+{
+    struct tm_slurm__row row;
+    char node[TM_SLURM_WORD_MAX];
+    size_t at = 0;
+    int rc = 0;
+    tm_slurm_answer__clear(answer);
+    answer->status = status;
+    answer->words = text;
+    answer->length = length;
+    if (status != 0) return 0;
+    if (kind == TM_SLURM_SUBMIT) answer->job = tm_slurm__job_number(text, length);
+    while (kind == TM_SLURM_QUERY && rc == 0 && tm_slurm__next_row(text, length, &at, &row))
+        rc = tm_slurm_answer__add_row(answer, &row, e);
+    while (kind == TM_SLURM_NODES && rc == 0 && tm_slurm__next_leaving(text, length, &at, node))
+        rc = tm_slurm_answer__add_leaving(answer, node, e);
+    return rc;
 }

@@ -14,15 +14,19 @@ int tm_vm_cloud__print_boot(struct tm_vm_cloud *c, size_t at, const struct tm_vm
 {
     const struct tm_vm_options *o = &c->options;
     const struct tm_cloud_instance *instance = &c->vms.instances[at];
-    struct tm_text program, ticket_url, log_url;
+    struct tm_text program, wheel, ticket_url, log_url;
     char word[TM_VM_TICKET_MAX];
     char name[128];
+    const char *slash = o->wheel != NULL ? strrchr(o->wheel, '/') : NULL;
     tm_text_init(&program, URL_MAX);
+    tm_text_init(&wheel, URL_MAX);
     tm_text_init(&ticket_url, URL_MAX);
     tm_text_init(&log_url, URL_MAX);
     (void)snprintf(name, sizeof name, "program-%.100s", boot->sha256);
     int rc = o->ticket(o->context, instance->id, instance->kind == TM_INSTANCE_ON_DEMAND, word, e);
     if (rc == 0) rc = boot->url(boot->self, SIZE_MAX, name, "GET", PROGRAM_URL_S, &program, e);
+    (void)snprintf(name, sizeof name, "wheel-%.100s", c->wheel_sha256);
+    if (rc == 0 && o->wheel != NULL) rc = boot->url(boot->self, SIZE_MAX, name, "GET", PROGRAM_URL_S, &wheel, e);
     if (rc == 0) rc = boot->url(boot->self, at, "ticket", "GET", URL_S, &ticket_url, e);
     if (rc == 0) rc = boot->url(boot->self, at, "log", "PUT", URL_S, &log_url, e);
     const struct tm_vm__user_data data = {.guest = boot->guest,
@@ -30,6 +34,9 @@ int tm_vm_cloud__print_boot(struct tm_vm_cloud *c, size_t at, const struct tm_vm
                                           .job = o->job,
                                           .program = tm_text_string(&program),
                                           .sha256 = boot->sha256,
+                                          .wheel = o->wheel != NULL ? tm_text_string(&wheel) : NULL,
+                                          .wheel_name = slash != NULL ? slash + 1 : o->wheel,
+                                          .wheel_sha256 = c->wheel_sha256,
                                           .ticket = word,
                                           .ticket_url = tm_text_string(&ticket_url),
                                           .log_url = tm_text_string(&log_url),
@@ -39,6 +46,7 @@ int tm_vm_cloud__print_boot(struct tm_vm_cloud *c, size_t at, const struct tm_vm
                                           .life_s = tm_vm_cloud__life_ms(c) / 1000};
     if (rc == 0) rc = tm_vm__print_user_data(&data, out, e);
     tm_text_deinit(&program);
+    tm_text_deinit(&wheel);
     tm_text_deinit(&ticket_url);
     tm_text_deinit(&log_url);
     return rc;
@@ -60,8 +68,9 @@ void tm_vm_cloud__tags(const struct tm_vm_cloud *c, size_t at, struct tm_vm__tag
     set_tag(&out[2], TM_VM_TAG_UNTIL, tm_calendar_print(until_ms / 1000 * 1000, text));
     set_tag(&out[3], TM_VM_TAG_RUN, "");
     (void)snprintf(out[3].value, sizeof out[3].value, "%016" PRIx64, o->run);
-    set_tag(&out[4], TM_VM_TAG_POOL, "");
-    (void)snprintf(out[4].value, sizeof out[4].value, "%d", c->vms.instances[at].pool);
-    set_tag(&out[5], TM_VM_TAG_TOKEN, c->vms.vms[at].token);
-    set_tag(&out[6], "Name", o->job);
+    set_tag(&out[4], "Name", o->job);
+    if (at == SIZE_MAX) return;
+    set_tag(&out[5], TM_VM_TAG_POOL, "");
+    (void)snprintf(out[5].value, sizeof out[5].value, "%d", c->vms.instances[at].pool);
+    set_tag(&out[6], TM_VM_TAG_TOKEN, c->vms.vms[at].token);
 }

@@ -179,6 +179,11 @@ static int give_up_call(struct tm_vm_cloud *c, const struct tm_vm__slot *slot, i
     }
 }
 
+int tm_vm_cloud__go_on(struct tm_vm_cloud *c, size_t slot, int rc, struct tm_error *e)
+{
+    return rc == 0 ? 0 : give_up_call(c, &c->slots[slot], rc, e);
+}
+
 static int begin(struct tm_vm_cloud *c, size_t at, struct tm_error *e)
 {
     struct tm_vm__slot *slot = &c->slots[at];
@@ -231,12 +236,19 @@ static int start_calls(struct tm_vm_cloud *c, struct tm_error *e)
     return 0;
 }
 
+/* Its address may be known later than itself. */
+static bool has_arrived(struct tm_vm_cloud *c, size_t at)
+{
+    const struct tm_cloud_instance *instance = &c->vms.instances[at];
+    return c->vms.vms[at].step == TM_VM_BOOTS && instance->host[0] != '\0' &&
+           c->options.has_joined(c->options.context, instance->id);
+}
+
 static int see_joined(struct tm_vm_cloud *c, struct tm_error *e)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < c->vms.count; i++)
-        if (c->vms.vms[i].step == TM_VM_BOOTS && c->options.has_joined(c->options.context, c->vms.instances[i].id))
-            rc = tm_vms__joined(&c->vms, i, time_ms(c), e);
+        if (has_arrived(c, i)) rc = tm_vms__joined(&c->vms, i, time_ms(c), e);
     return rc;
 }
 
@@ -354,6 +366,11 @@ static struct tm_cloud_bill vm_bill(struct tm_cloud *cloud)
     return tm_vms__bill(&of(cloud)->vms, time_ms(of(cloud)));
 }
 
+static bool vm_owes(struct tm_cloud *cloud)
+{
+    return tm_vms__owes(&of(cloud)->vms);
+}
+
 /* ---- life ---- */
 
 void tm_vm_cloud__deinit(struct tm_vm_cloud *c)
@@ -370,7 +387,7 @@ static bool is_busy(const struct tm_vm_cloud *c)
     for (size_t i = 0; i < TM_VM_CALLS_MAX; i++)
         if (c->slots[i].used) return true;
     for (size_t i = 0; i < c->vms.count; i++)
-        if (c->vms.vms[i].log_due || c->vms.vms[i].drops_due > 0) return true;
+        if (c->vms.vms[i].log_due || c->vms.vms[i].drops_due > 0 || c->vms.vms[i].templated) return true;
     return false;
 }
 
@@ -394,6 +411,7 @@ static int vm_destroy(struct tm_cloud *cloud, struct tm_error *e)
     while (left == 0 && is_busy(c) && time_ms(c) < end_ms)
         (void)vm_next(cloud, LOOK_MS, &event, NULL);
     rc = keep_notes(c, e);
+    if (left == 0 && c->driver.remove_rest != NULL) c->driver.remove_rest(c->driver.self);
     if (left > 0 || c->vms.adopting)
         rc = tm_error_set(e, TM_EPEER,
                           "%zu instances of %s may still be there; look with tidemill cloud list, and end them with "
@@ -405,6 +423,7 @@ static int vm_destroy(struct tm_cloud *cloud, struct tm_error *e)
 }
 
 static const struct tm_cloud functions = {.bills_start = true,
+                                          .learns_start = true,
                                           .pools = vm_pools,
                                           .want = vm_want,
                                           .release = vm_release,
@@ -414,6 +433,7 @@ static const struct tm_cloud functions = {.bills_start = true,
                                           .price_usd_h = vm_price_usd_h,
                                           .now_ms = vm_now_ms,
                                           .bill = vm_bill,
+                                          .owes = vm_owes,
                                           .strays = vm_strays,
                                           .destroy = vm_destroy};
 
@@ -444,6 +464,7 @@ int tm_vm_cloud__init(struct tm_vm_cloud *c, struct tm_env *env, const struct tm
     c->options = *options;
     c->start_ns = env->monotonic_ns(env);
     tm_vms__init(&c->vms, driver->rules);
+    c->vms.rates = tm_vms__rates(driver->folder);
     fill_pools(c);
     (void)snprintf(c->folder, sizeof c->folder, "%.1000s/%.50s", options->state_dir, driver->folder);
     return tm_web_create(env, &c->web, e);

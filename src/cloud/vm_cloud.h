@@ -1,6 +1,6 @@
 /* A cloud of VMs that are rented by calls over the web (vms.h says how they live): the loop, the calls that are under
  * way, what is written down, and what VMs leave in the bucket. A driver says what a call is (aws_cloud.c,
- * azure_cloud.c). No call is waited for.
+ * azure_cloud.c, gcp_cloud.c). No call is waited for.
  *
  * What a call would rent is in a file of the state folder before the call is made, with its token: a program that dies
  * between call and answer leaves what the next one needs to find the VM. */
@@ -22,6 +22,7 @@ struct tm_vm_options {
     const char *bucket; /* where VMs find the program, and what they leave */
     const char *prefix; /* "" or "a/b", of all objects */
     const char *program;
+    const char *wheel;     /* file of the Python package, which VMs get as they get the program; NULL: they need none */
     const char *variables; /* as of vm_user_data.h */
     const char *setup;
     const char *state_dir; /* what must be found again after a crash */
@@ -52,6 +53,8 @@ struct tm_vm__driver {
                 struct tm_web_call **out, struct tm_error *e);
     /* The call is over, or is given up: frees what it has. */
     void (*end)(void *self, size_t slot);
+    /* All VMs have gone: waits until what was made beside them is removed. NULL: nothing is. */
+    void (*remove_rest)(void *self);
     void (*destroy)(void *self); /* after all calls */
 };
 
@@ -76,6 +79,7 @@ struct tm_vm_cloud {
     size_t row_count, row_capacity;
     int64_t start_ns;
     char folder[TM_VM_PATH_MAX]; /* of notes */
+    char wheel_sha256[65];       /* for drivers to fill in as they bring it */
 };
 
 /* The first half: fills what a driver needs to prepare itself. `c` is zeroed, and the driver's to embed or point to. On
@@ -90,6 +94,9 @@ void tm_vm_cloud__deinit(struct tm_vm_cloud *c);
 /* ---- for drivers ---- */
 
 int64_t tm_vm_cloud__now_ms(const struct tm_vm_cloud *c); /* as vms.h counts */
+/* In `take`: another request was begun with `rc`. Where it could not be, the call is as if nobody had answered. An
+ * error ends the run. */
+int tm_vm_cloud__go_on(struct tm_vm_cloud *c, size_t slot, int rc, struct tm_error *e);
 int tm_vm_cloud__add_row(struct tm_vm_cloud *c, const struct tm_vm__row *row, struct tm_error *e);
 /* All rows are there, or (rc) none came: tells tm_vms. */
 int tm_vm_cloud__take_rows(struct tm_vm_cloud *c, int rc, struct tm_error *e);

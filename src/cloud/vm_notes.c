@@ -42,6 +42,18 @@ static int read_file(struct tm_vm_cloud *c, const char *name, struct tm_text *ou
     return c->env->file_read(c->env, path, out, e);
 }
 
+/* "tm-RUN-RANDOM", and nothing behind it: a program that is killed while it writes leaves a file of a longer name. */
+static bool is_token(const char *name)
+{
+    static const char form[] = "tm-0123456789abcdef-0123456789abcdef";
+    for (size_t i = 0; i < sizeof form; i++) {
+        bool digit = form[i] >= '0' && form[i] <= 'f' && form[i] != '-' && i >= 3;
+        bool good = digit ? strchr("0123456789abcdef", name[i]) != NULL && name[i] != '\0' : name[i] == form[i];
+        if (!good) return false;
+    }
+    return true;
+}
+
 static int take_note(void *context, const char *name, struct tm_error *e)
 {
     struct tm_vm_cloud *c = context;
@@ -49,7 +61,7 @@ static int take_note(void *context, const char *name, struct tm_error *e)
     char pool[32];
     char id[TM_VM_ID_MAX];
     int64_t number = 0;
-    if (strncmp(name, "tm-", 3) != 0 || strlen(name) >= TM_VM_TOKEN_MAX) return 0;
+    if (!is_token(name)) return 0;
     tm_text_init(&text, NOTE_MAX);
     int rc = read_file(c, name, &text, e);
     bool good = rc == 0 && read_head(tm_text_string(&text), "tidemill-vm", pool, id) &&

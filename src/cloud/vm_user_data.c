@@ -41,6 +41,23 @@ static const char begin[] =
     "    done\n"
     "fi\n";
 
+/* The Python package, in a folder of its own: nothing of the image is changed, and environments that setup makes have
+ * it too. */
+static const char wheel[] =
+    "for i in 1 2 3 4 5; do\n"
+    "    curl -fsS -m 600 --retry 3 --retry-connrefused -o \"$wheel_name\" \"$wheel\" && break\n"
+    "    sleep 5\n"
+    "done\n"
+    "echo \"$wheel_sha256  $wheel_name\" | sha256sum -c - || end 'the Python package did not come, or is another'\n"
+    "if ! python3 -m pip --version && command -v apt-get >/dev/null; then\n"
+    "    apt-get update -q\n"
+    "    DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends python3-pip\n"
+    "fi\n"
+    "python3 -m pip install -q --disable-pip-version-check --no-index --no-deps --target $d/python \"./$wheel_name\" "
+    "||\n"
+    "    end 'pip cannot install the Python package'\n"
+    "export PYTHONPATH=$d/python${PYTHONPATH:+:$PYTHONPATH} TIDEMILL_WHEEL=$d/$wheel_name\n";
+
 /* A notice ends the agent too: then the cloud takes the VM (and AWS does not charge for the first hour). */
 static const char rest[] =
     "new_ticket() { curl -fsS -m 20 -o ticket.new \"$ticket_url\" 2>/dev/null && ! cmp -s ticket ticket.new && mv "
@@ -72,6 +89,18 @@ static const char rest[] =
     "    say 'a new ticket'\n"
     "done\n";
 
+const char *tm_vm__boot_script(void)
+{
+    return begin;
+}
+
+void tm_vm__put_guest(struct tm_text *out, const struct tm_vm__guest *guest)
+{
+    tm_vm__put_word(out, "notice", guest->notice);
+    tm_vm__put_word(out, "put_header", guest->put_header);
+    tm_text_printf(out, "noticed() {\n%s}\npower_off() {\n%s}\n", guest->noticed, guest->power_off);
+}
+
 int tm_vm__print_user_data(const struct tm_vm__user_data *data, struct tm_text *out, struct tm_error *e)
 {
     const struct tm_vm__guest *guest = data->guest;
@@ -80,17 +109,21 @@ int tm_vm__print_user_data(const struct tm_vm__user_data *data, struct tm_text *
     tm_vm__put_word(out, "job", data->job);
     tm_vm__put_word(out, "program", data->program);
     tm_vm__put_word(out, "sha256", data->sha256);
+    if (data->wheel != NULL) {
+        tm_vm__put_word(out, "wheel", data->wheel);
+        tm_vm__put_word(out, "wheel_name", data->wheel_name);
+        tm_vm__put_word(out, "wheel_sha256", data->wheel_sha256);
+    }
     tm_vm__put_word(out, "ticket", data->ticket);
     tm_vm__put_word(out, "ticket_url", data->ticket_url);
     tm_vm__put_word(out, "log_url", data->log_url);
-    tm_vm__put_word(out, "notice", guest->notice);
-    tm_vm__put_word(out, "put_header", guest->put_header);
     if (data->words != NULL) tm_text_puts(out, data->words);
     long long give_up_s = data->silence_s < GIVE_UP_S ? data->silence_s : GIVE_UP_S;
     tm_text_printf(out, "silence=%lld\nlife=%lld\ngive_up=%lld\n", (long long)data->silence_s, (long long)data->life_s,
                    give_up_s);
-    tm_text_printf(out, "noticed() {\n%s}\npower_off() {\n%s}\n", guest->noticed, guest->power_off);
+    tm_vm__put_guest(out, guest);
     tm_text_puts(out, begin);
+    if (data->wheel != NULL) tm_text_puts(out, wheel);
     if (data->setup != NULL && data->setup[0] != '\0') {
         tm_vm__put_word(out, "setup", data->setup);
         tm_text_puts(out, "say 'setup'\nput_log\n(\n");

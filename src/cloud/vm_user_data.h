@@ -1,10 +1,11 @@
-/* What a VM does when it boots: a script that cloud-init runs as root, once. It fetches the program (checked by its
- * SHA-256), runs the job's setup, and joins the run by a ticket. When its agent has ended in order, it ends itself, as
- * the cloud has it (tm_vm__guest); when the run does not answer any more, it waits for a new ticket (a resumed run lays
- * one where it looks), and ends itself when none comes. Its output goes back to the bucket.
+/* What a VM does when it boots: a script that cloud-init runs as root, once. It fetches the program and, for a job with
+ * `run`, the Python package (each checked by its SHA-256), runs the job's setup, and joins the run by a ticket. When
+ * its agent has ended in order, it ends itself, as the cloud has it (tm_vm__guest); when the run does not answer any
+ * more, it waits for a new ticket (a resumed run lays one where it looks), and ends itself when none comes. Its output
+ * goes back to the bucket.
  *
  * User data is no place for secrets: everybody on the VM can read it, and whoever may describe instances. So there is
- * only what is of no use to others: a ticket that one machine can use once, and URLs for three objects. */
+ * only what is of no use to others: a ticket that one machine can use once, and URLs for three or four objects. */
 #ifndef TM_CLOUD_VM_USER_DATA_H
 #define TM_CLOUD_VM_USER_DATA_H
 
@@ -26,6 +27,9 @@ struct tm_vm__user_data {
     const char *job;        /* its name, for people */
     const char *program;    /* URL to get it from */
     const char *sha256;     /* of the program, in hex */
+    const char *wheel;      /* URL to get the Python package from; NULL: it is not needed */
+    const char *wheel_name; /* of its file, which pip wants to know */
+    const char *wheel_sha256;
     const char *ticket;     /* the first */
     const char *ticket_url; /* URL to get later ones from */
     const char *log_url;    /* URL to put the output to */
@@ -37,6 +41,12 @@ struct tm_vm__user_data {
 
 /* NAME='TEXT' for the shell, whatever is in it. */
 void tm_vm__put_word(struct tm_text *out, const char *name, const char *text);
+/* The parts that another script needs that fetches the program into /var/lib/tidemill: what the guest has; and the
+ * beginning, after which `say`, `put_log` and `end` are there. It needs $job, $program, $sha256, $log_url, $life (s).
+ */
+void tm_vm__put_guest(struct tm_text *out, const struct tm_vm__guest *guest);
+const char *tm_vm__boot_script(void);
+
 /* -TM_ELIMIT: it is longer than the cloud allows. */
 int tm_vm__print_user_data(const struct tm_vm__user_data *data, struct tm_text *out, struct tm_error *e);
 
@@ -55,12 +65,13 @@ struct tm_vm__boot {
 int tm_vm_cloud__print_boot(struct tm_vm_cloud *c, size_t at, const struct tm_vm__boot *boot, struct tm_text *out,
                             struct tm_error *e);
 
-enum { TM_VM_TAGS = 7 };
+enum { TM_VM_TAGS = 7, TM_VM_TAGS_OF_RUN = 5 };
 struct tm_vm__tag {
     const char *name;
     char value[256];
 };
-/* Job, owner, time limit, run, pool, token, and a name for people. */
+/* Job, owner, time limit, run, a name for people; then pool and token. at == SIZE_MAX: those of what is made for the
+ * whole run, the first TM_VM_TAGS_OF_RUN. */
 void tm_vm_cloud__tags(const struct tm_vm_cloud *c, size_t at, struct tm_vm__tag out[TM_VM_TAGS]);
 
 #endif

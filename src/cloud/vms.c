@@ -21,7 +21,6 @@ enum {
     STOP_MS = 5 * 60000,
     FAILED_MS = 2000, /* after a VM that never joined; doubled */
     FAILED_DOUBLINGS = 7,
-    PRICES_EVERY_MS = 5 * 60000,
     START_LIMIT_MS = 30 * 60000,
     EVENTS_MAX = 1 << 16
 };
@@ -29,6 +28,13 @@ enum {
 static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* When a call of this kind is due, as far as the cloud's limits let it be made. */
+static int64_t allowed_ms(const struct tm_vms *v, enum tm_vm__call_kind kind, int64_t due_ms)
+{
+    int64_t free_ms = tm_vms__free_ms(v, kind);
+    return due_ms > free_ms ? due_ms : free_ms;
 }
 
 /* ---- events ---- */
@@ -68,68 +74,6 @@ static int64_t jittered(struct tm_vms *v, int64_t ms)
     return ms * 8 / 10 + (int64_t)(x % (uint64_t)(ms * 4 / 10 + 1));
 }
 
-/* ---- the bill ---- */
-
-static void pay(struct tm_vms *v, size_t at, int64_t now_ms)
-{
-    struct tm_vm *vm = &v->vms[at];
-    struct tm_cloud_instance *instance = &v->instances[at];
-    if (vm->id[0] == '\0' || vm->over || vm->paid_ms == INT64_MIN || now_ms <= vm->paid_ms) return;
-    double seconds = (double)(now_ms - vm->paid_ms) / 1000;
-    double price = isnan(instance->price_usd_h) ? 0 : instance->price_usd_h;
-    vm->paid_s += seconds;
-    vm->paid_usd += seconds / 3600 * price;
-    vm->paid_ms = now_ms;
-}
-
-static double short_s(const struct tm_vms *v, const struct tm_vm *vm)
-{
-    double minimum_s = (double)v->rules->minimum_s;
-    bool lacks = vm->minimum && vm->id[0] != '\0' && vm->paid_s < minimum_s;
-    return lacks ? minimum_s - vm->paid_s : 0;
-}
-
-struct tm_cloud_bill tm_vms__bill(struct tm_vms *v, int64_t now_ms)
-{
-    struct tm_cloud_bill sum = {.usd = {0}};
-    for (size_t i = 0; i < v->count; i++) {
-        struct tm_cloud_instance *instance = &v->instances[i];
-        pay(v, i, now_ms);
-        double price = isnan(instance->price_usd_h) ? 0 : instance->price_usd_h;
-        instance->bill_usd = v->vms[i].paid_usd + short_s(v, &v->vms[i]) / 3600 * price;
-        sum.usd[instance->pool] += instance->bill_usd;
-        sum.seconds[instance->pool] += v->vms[i].paid_s;
-    }
-    return sum;
-}
-
-void tm_vms__priced(struct tm_vms *v, const struct tm_vm__price *price, int64_t now_ms)
-{
-    for (int i = 0; i < v->pool_count; i++) {
-        struct tm_vm__pool *pool = &v->pools[i];
-        const char *zone = pool->about.zone;
-        bool here = strncmp(price->zone, zone, strlen(zone)) == 0; /* of a region: any of its zones */
-        if (pool->about.kind != TM_INSTANCE_SPOT || !here || strcmp(pool->about.type, price->type) != 0) continue;
-        if (pool->lowest_usd_h > 0 && pool->lowest_usd_h <= price->usd_h) continue;
-        pool->price_usd_h = pool->lowest_usd_h = price->usd_h;
-    }
-    for (size_t i = 0; i < v->count; i++) {
-        struct tm_cloud_instance *instance = &v->instances[i];
-        bool same = strcmp(instance->type, price->type) == 0 && strcmp(instance->zone, price->zone) == 0;
-        if (instance->kind != TM_INSTANCE_SPOT || v->vms[i].over || !same) continue;
-        pay(v, i, now_ms);
-        instance->price_usd_h = price->usd_h;
-    }
-}
-
-void tm_vms__all_priced(struct tm_vms *v, int64_t now_ms)
-{
-    v->pricing = false;
-    v->prices_ms = now_ms + PRICES_EVERY_MS;
-    for (int i = 0; i < v->pool_count; i++)
-        v->pools[i].lowest_usd_h = 0;
-}
-
 /* ---- pools ---- */
 
 /* Asked for, booting or here, but for those that are about to go. */
@@ -159,8 +103,19 @@ static int tell_missing(struct tm_vms *v, int pool, int64_t now_ms, struct tm_er
     int missing = p->retry_ms > now_ms && lacks(v, pool) ? most(p) - active(v, pool) : 0;
     if (missing == p->missing) return 0;
     p->missing = missing;
-    return tell(v, (struct tm_cloud_event){.kind = TM_CLOUD_REFUSED, .pool = pool, .count = missing, .time_ms = now_ms},
-                e);
+    struct tm_cloud_event event = {.kind = TM_CLOUD_REFUSED, .pool = pool, .count = missing, .time_ms = now_ms};
+    if (missing > 0) memcpy(event.why, p->why, sizeof event.why);
+    return tell(v, event, e);
+}
+
+/* What is told with it: the code, the cloud's words unless they begin with it, and what to do. */
+static void keep_why(struct tm_vms *v, int pool, const char *code, const char *words)
+{
+    struct tm_vm__pool *p = &v->pools[pool];
+    const char *advice = v->rules->advice(code);
+    bool has_code = strstr(words, code) != NULL;
+    (void)snprintf(p->why, sizeof p->why, "%.60s%s%.70s%s%.60s", has_code ? "" : code,
+                   has_code || words[0] == '\0' ? "" : ": ", words, advice[0] != '\0' ? "; " : "", advice);
 }
 
 static void block(struct tm_vms *v, int pool, int64_t now_ms, int64_t ms)
@@ -207,7 +162,8 @@ static int add(struct tm_vms *v, int pool, int64_t now_ms, size_t *out_at, struc
                                            .gone_ms = -1};
     (void)snprintf(instance->type, sizeof instance->type, "%s", p->about.type);
     (void)snprintf(instance->zone, sizeof instance->zone, "%s", p->about.zone);
-    v->vms[v->count] = (struct tm_vm){.step = TM_VM_ASKED, .minimum = true, .follow_ms = INT64_MAX};
+    v->vms[v->count] =
+        (struct tm_vm){.step = TM_VM_ASKED, .minimum = true, .follow_ms = INT64_MAX, .end_ms = INT64_MAX};
     *out_at = v->count++;
     return 0;
 }
@@ -220,6 +176,7 @@ static int leave(struct tm_vms *v, size_t at, enum tm_instance_state state, int6
     v->vms[at].step = TM_VM_GONE;
     instance->state = state;
     instance->gone_ms = now_ms;
+    instance->ungranted = v->vms[at].id[0] == '\0' || v->vms[at].paid_ms == INT64_MAX; /* see() may know better later */
     look_soon(v, now_ms);
     if (!here) return 0; /* nobody was told of it */
     return tell(v,
@@ -266,6 +223,17 @@ static void settle_pool(struct tm_vms *v, size_t at, const struct tm_vm__row *ro
         }
 }
 
+/* When the cloud says that it began; the answer to the call that rents it may not say it yet. */
+static void launch(struct tm_vms *v, size_t at, const struct tm_vm__row *row, int64_t now_ms)
+{
+    struct tm_vm *vm = &v->vms[at];
+    int64_t began_ms = row->launched_ms - v->begin_utc_ms;
+    if (vm->launched || vm->adopted || row->launched_ms <= 0 || vm->paid_ms != vm->begin_ms) return;
+    if (began_ms < v->instances[at].asked_ms) began_ms = v->instances[at].asked_ms; /* its clock is another */
+    vm->since_ms = vm->begin_ms = vm->paid_ms = earlier(began_ms, now_ms);
+    vm->launched = true;
+}
+
 /* The cloud names it. */
 static void see(struct tm_vms *v, size_t at, const struct tm_vm__row *row, int64_t now_ms)
 {
@@ -275,20 +243,30 @@ static void see(struct tm_vms *v, size_t at, const struct tm_vm__row *row, int64
     if (row->zone[0] != '\0') (void)snprintf(instance->zone, sizeof instance->zone, "%s", row->zone);
     if (row->type[0] != '\0') (void)snprintf(instance->type, sizeof instance->type, "%s", row->type);
     if (row->address[0] != '\0') (void)snprintf(instance->host, sizeof instance->host, "%s", row->address);
-    if (vm->id[0] != '\0' && vm->paid_ms != INT64_MIN) return;
+    if (vm->id[0] != '\0' && vm->paid_ms != INT64_MIN) {
+        launch(v, at, row, now_ms);
+        return;
+    }
+    instance->ungranted = false;
+    bool unnamed = vm->kept && vm->id[0] == '\0'; /* an earlier program never saw the answer: nor has it paid for it */
     (void)snprintf(vm->id, sizeof vm->id, "%s", row->id);
     settle_pool(v, at, row);
     vm->since_ms = vm->paid_ms = vm->boots_ms = now_ms;
     vm->retry_ms = now_ms;
     vm->kept = false;
     if (vm->adopted && row->launched_ms > 0) { /* it is paid from its beginning, or from where we know to have paid */
-        bool paid = v->before_utc_ms > row->launched_ms;
+        bool paid = !unnamed && v->before_utc_ms > row->launched_ms;
+        int64_t least_ms = row->launched_ms + v->rules->minimum_s * 1000; /* it has paid that in any case */
+        int64_t until_ms = v->before_utc_ms > least_ms ? v->before_utc_ms : least_ms;
         vm->since_ms = row->launched_ms - v->begin_utc_ms;
-        vm->paid_ms = (paid ? v->before_utc_ms : row->launched_ms) - v->begin_utc_ms;
+        vm->paid_ms = (paid ? until_ms : row->launched_ms) - v->begin_utc_ms;
         vm->minimum = !paid;
-        if (vm->paid_ms > now_ms) vm->paid_ms = now_ms;
+        if (!paid && vm->paid_ms > now_ms) vm->paid_ms = now_ms;
+        vm->launched = true;
     }
-    instance->asked_ms = vm->paid_ms;
+    vm->begin_ms = vm->paid_ms;
+    launch(v, at, row, now_ms);
+    instance->asked_ms = earlier(vm->paid_ms, now_ms);
     if (instance->kind == TM_INSTANCE_SPOT) { /* the price of its zone */
         instance->price_usd_h = v->pools[instance->pool].price_usd_h;
         v->prices_ms = earlier(v->prices_ms, now_ms + POLL_MIN_MS);
@@ -305,15 +283,10 @@ static int finish(struct tm_vms *v, size_t at, const struct tm_vm__row *row, int
     struct tm_vm *vm = &v->vms[at];
     struct tm_cloud_instance *instance = &v->instances[at];
     if (vm->over) return 0;
-    pay(v, at, now_ms);
-    bool young = (double)(now_ms - vm->since_ms) / 1000 < (double)v->rules->free_s;
-    if (row != NULL && row->interrupted && young && instance->kind == TM_INSTANCE_SPOT) {
-        vm->paid_usd = 0;
-        vm->minimum = false;
-    }
+    tm_vms__end_bill(v, at, row, now_ms);
     if (row != NULL && row->interrupted && instance->noticed_ms < 0) instance->noticed_ms = now_ms;
-    (void)tm_vms__bill(v, now_ms);
     vm->over = true;
+    (void)tm_vms__bill(v, now_ms);
     vm->log_due = vm->id[0] != '\0';
     if (vm->step == TM_VM_BOOTS) {
         tm_log(TM_LOG_WARN,
@@ -334,7 +307,7 @@ int tm_vms__recall(struct tm_vms *v, int pool, const char *token, const char *id
     struct tm_vm *vm = &v->vms[at];
     (void)snprintf(vm->token, sizeof vm->token, "%s", token);
     (void)snprintf(vm->id, sizeof vm->id, "%s", id);
-    vm->adopted = vm->kept = true;
+    vm->adopted = vm->kept = v->instances[at].recalled = true;
     vm->templated = v->rules->templates && v->instances[at].kind == TM_INSTANCE_SPOT;
     vm->paid_ms = id[0] != '\0' ? INT64_MIN : 0; /* not known until the cloud names it */
     if (id[0] != '\0') vm->step = TM_VM_BOOTS;
@@ -413,6 +386,7 @@ int tm_vms__refused(struct tm_vms *v, size_t at, const char *code, const char *w
     if (remedy == TM_VM_STOP && !any_here(v))
         return tm_error_set(e, TM_EINPUT, "%.300s%s%s", words, advice[0] != '\0' ? "; " : "", advice);
     if (v->pools[pool].retry_ms <= now_ms) warn(v, at, code, words);
+    keep_why(v, pool, code, words);
     block(v, pool, now_ms, remedy == TM_VM_ELSEWHERE ? BLOCK_MS : remedy == TM_VM_QUOTA ? QUOTA_MS : STOP_MS);
     return tell_missing(v, pool, now_ms, e);
 }
@@ -439,6 +413,7 @@ int tm_vms__failed(struct tm_vms *v, size_t at, const char *code, const char *wo
     if (remedy == TM_VM_STOP && !any_here(v))
         return tm_error_set(e, TM_EINPUT, "%.300s%s%s", words, advice[0] != '\0' ? "; " : "", advice);
     if (v->pools[pool].retry_ms <= now_ms) warn(v, at, code, words);
+    keep_why(v, pool, code, words);
     block(v, pool, now_ms, remedy == TM_VM_QUOTA ? QUOTA_MS : remedy == TM_VM_STOP ? STOP_MS : BLOCK_MS);
     return tell_missing(v, pool, now_ms, e);
 }
@@ -450,6 +425,7 @@ void tm_vms__follow(struct tm_vms *v, size_t at, int64_t wait_ms, int64_t now_ms
 
 int tm_vms__pool_refused(struct tm_vms *v, int pool, const char *code, int64_t now_ms, struct tm_error *e)
 {
+    keep_why(v, pool, code, "");
     block(v, pool, now_ms, v->rules->remedy_of(code) == TM_VM_QUOTA ? QUOTA_MS : BLOCK_MS);
     return tell_missing(v, pool, now_ms, e);
 }
@@ -463,7 +439,7 @@ static int take_unknown(struct tm_vms *v, const struct tm_vm__row *row, int64_t 
     int rc = add(v, pool_known ? row->pool : 0, now_ms, &at, e);
     if (rc != 0) return rc;
     (void)snprintf(v->vms[at].token, sizeof v->vms[at].token, "%s", row->token);
-    v->vms[at].adopted = true;
+    v->vms[at].adopted = v->instances[at].recalled = true;
     v->vms[at].templated = v->rules->templates && v->instances[at].kind == TM_INSTANCE_SPOT;
     see(v, at, row, now_ms);
     if (pool_known && v->adopting) return 0;
@@ -528,8 +504,8 @@ void tm_vms__terminated(struct tm_vms *v, size_t at, bool answered, const char *
 {
     struct tm_vm *vm = &v->vms[at];
     if (answered && code[0] == '\0') {
-        pay(v, at, now_ms);
         vm->ended = true;
+        if (v->rules->free_leaving) vm->end_ms = earlier(vm->end_ms, now_ms);
     }
     look_soon(v, now_ms);
 }
@@ -553,29 +529,45 @@ static bool has_template(const struct tm_vm *vm)
     return vm->templated && !vm->calling && (vm->id[0] != '\0' || vm->over);
 }
 
+/* All have gone, and what the last of them cost is not known to the end. */
+static bool owes_last(const struct tm_vms *v)
+{
+    return !v->unpriced && tm_vms__left(v) == 0 && tm_vms__owes(v);
+}
+
 static bool wants_prices(const struct tm_vms *v)
 {
     for (int i = 0; !v->unpriced && i < v->pool_count; i++)
         if (v->pools[i].about.kind == TM_INSTANCE_SPOT && v->pools[i].want > 0) return true;
-    return false;
+    return owes_last(v);
+}
+
+/* When prices are asked for: every few minutes; and at once when the last VM has gone. */
+static int64_t prices_due_ms(const struct tm_vms *v)
+{
+    if (v->pricing || !wants_prices(v)) return INT64_MAX;
+    return owes_last(v) ? 0 : v->prices_ms;
 }
 
 static bool find_call(struct tm_vms *v, int64_t now_ms, struct tm_vm__call *out)
 {
+    bool may[TM_VM_CALL_KINDS];
+    for (int kind = 0; kind < TM_VM_CALL_KINDS; kind++)
+        may[kind] = tm_vms__free_ms(v, (enum tm_vm__call_kind)kind) <= now_ms;
     for (size_t i = 0; i < v->count; i++) {
         struct tm_vm *vm = &v->vms[i];
         out->at = i;
-        if (vm->ending && vm->id[0] != '\0' && !vm->over && vm->retry_ms <= now_ms) {
+        if (may[TM_VM_TERMINATE] && vm->ending && vm->id[0] != '\0' && !vm->over && vm->retry_ms <= now_ms) {
             out->kind = TM_VM_TERMINATE;
             vm->retry_ms = now_ms + END_AGAIN_MS;
             return true;
         }
-        if (is_asking(vm) && vm->retry_ms <= now_ms) {
+        if (may[TM_VM_RUN] && is_asking(vm) && vm->retry_ms <= now_ms) {
             out->kind = TM_VM_RUN;
             vm->calling = true;
             return true;
         }
-        if (has_template(vm)) {
+        if (may[TM_VM_DROP_TEMPLATE] && has_template(vm)) {
             out->kind = TM_VM_DROP_TEMPLATE;
             vm->templated = false;
             return true;
@@ -585,7 +577,7 @@ static bool find_call(struct tm_vms *v, int64_t now_ms, struct tm_vm__call *out)
             vm->ticket_due = false;
             return true;
         }
-        if (vm->follow_ms <= now_ms && !vm->over) {
+        if (may[TM_VM_FOLLOW] && vm->follow_ms <= now_ms && !vm->over) {
             out->kind = TM_VM_FOLLOW;
             vm->follow_ms = INT64_MAX;
             return true;
@@ -604,31 +596,31 @@ static bool find_call(struct tm_vms *v, int64_t now_ms, struct tm_vm__call *out)
     return false;
 }
 
-int tm_vms__next(struct tm_vms *v, int64_t now_ms, struct tm_vm__call *out, bool *out_due, struct tm_error *e)
+static int choose(struct tm_vms *v, int64_t now_ms, struct tm_vm__call *out, bool *out_due, struct tm_error *e)
 {
     *out = (struct tm_vm__call){.kind = TM_VM_DESCRIBE};
     *out_due = !v->looking;
     if (v->adopting) { /* before anything is asked for: who is there already? */
-        *out_due = !v->looking && v->look_ms <= now_ms;
+        *out_due = !v->looking && allowed_ms(v, TM_VM_DESCRIBE, v->look_ms) <= now_ms;
         v->looking = v->looking || *out_due;
         return 0;
     }
     *out_due = true;
     if (find_call(v, now_ms, out)) return 0;
     for (int i = 0; i < v->pool_count; i++) {
-        if (!tm_vms__may_ask(v, i, now_ms)) continue;
+        if (!tm_vms__may_ask(v, i, now_ms) || tm_vms__free_ms(v, TM_VM_RUN) > now_ms) continue;
         out->kind = TM_VM_RUN;
         int rc = add(v, i, now_ms, &out->at, e);
         if (rc == 0) v->vms[out->at].calling = true;
         return rc;
     }
     out->kind = TM_VM_DESCRIBE;
-    if (!v->looking && v->look_ms <= now_ms && tm_vms__left(v) > 0) {
+    if (!v->looking && allowed_ms(v, TM_VM_DESCRIBE, v->look_ms) <= now_ms && tm_vms__left(v) > 0) {
         v->looking = true;
         return 0;
     }
     out->kind = TM_VM_PRICES;
-    if (!v->pricing && v->prices_ms <= now_ms && wants_prices(v)) {
+    if (allowed_ms(v, TM_VM_PRICES, prices_due_ms(v)) <= now_ms) {
         v->pricing = true;
         return 0;
     }
@@ -636,15 +628,24 @@ int tm_vms__next(struct tm_vms *v, int64_t now_ms, struct tm_vm__call *out, bool
     return 0;
 }
 
+int tm_vms__next(struct tm_vms *v, int64_t now_ms, struct tm_vm__call *out, bool *out_due, struct tm_error *e)
+{
+    int rc = choose(v, now_ms, out, out_due, e);
+    if (rc == 0 && *out_due) tm_vms__spend(v, out->kind, now_ms);
+    return rc;
+}
+
 static int64_t vm_due_ms(const struct tm_vms *v, const struct tm_vm *vm)
 {
     int64_t due_ms = INT64_MAX;
-    if (vm->log_due || vm->drops_due > 0 || has_template(vm)) return 0;
+    if (vm->log_due || vm->drops_due > 0) return 0;
+    if (has_template(vm)) due_ms = allowed_ms(v, TM_VM_DROP_TEMPLATE, 0);
     if (vm->over) return due_ms;
-    if (!v->looking) due_ms = v->look_ms;
-    due_ms = earlier(due_ms, vm->follow_ms);
-    if (is_asking(vm) || (vm->ending && vm->id[0] != '\0') || (vm->ticket_due && vm->step == TM_VM_BOOTS))
-        due_ms = earlier(due_ms, vm->retry_ms);
+    if (!v->looking) due_ms = earlier(due_ms, allowed_ms(v, TM_VM_DESCRIBE, v->look_ms));
+    due_ms = earlier(due_ms, allowed_ms(v, TM_VM_FOLLOW, vm->follow_ms));
+    if (is_asking(vm)) due_ms = earlier(due_ms, allowed_ms(v, TM_VM_RUN, vm->retry_ms));
+    if (vm->ending && vm->id[0] != '\0') due_ms = earlier(due_ms, allowed_ms(v, TM_VM_TERMINATE, vm->retry_ms));
+    if (vm->ticket_due && vm->step == TM_VM_BOOTS) due_ms = earlier(due_ms, vm->retry_ms);
     if (vm->step == TM_VM_BOOTS) due_ms = earlier(due_ms, vm->boots_ms + v->start_limit_ms + 1);
     return due_ms;
 }
@@ -652,13 +653,12 @@ static int64_t vm_due_ms(const struct tm_vms *v, const struct tm_vm *vm)
 int64_t tm_vms__due_ms(const struct tm_vms *v)
 {
     int64_t due_ms = v->event_first < v->event_count ? 0 : INT64_MAX;
-    if (v->adopting) return v->looking ? due_ms : earlier(due_ms, v->look_ms);
+    if (v->adopting) return v->looking ? due_ms : earlier(due_ms, allowed_ms(v, TM_VM_DESCRIBE, v->look_ms));
     for (size_t i = 0; i < v->count; i++)
         due_ms = earlier(due_ms, vm_due_ms(v, &v->vms[i]));
     for (int i = 0; i < v->pool_count; i++)
-        if (lacks(v, i)) due_ms = earlier(due_ms, v->pools[i].retry_ms);
-    if (!v->pricing && wants_prices(v)) due_ms = earlier(due_ms, v->prices_ms);
-    return due_ms;
+        if (lacks(v, i)) due_ms = earlier(due_ms, allowed_ms(v, TM_VM_RUN, v->pools[i].retry_ms));
+    return earlier(due_ms, allowed_ms(v, TM_VM_PRICES, prices_due_ms(v)));
 }
 
 int tm_vms__tick(struct tm_vms *v, int64_t now_ms, struct tm_error *e)
@@ -733,5 +733,6 @@ void tm_vms__deinit(struct tm_vms *v)
 {
     tm_free(v->instances);
     tm_free(v->vms);
+    tm_free(v->quotes);
     tm_free(v->events);
 }

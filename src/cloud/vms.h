@@ -1,5 +1,5 @@
 /* VMs that a cloud rents by calls, as instances: which call is due, and what its answer means. Nothing here asks
- * anybody or reads a clock, so a test can be the cloud. AWS (aws_cloud.c) and Azure (azure_cloud.c) are on it.
+ * anybody or reads a clock, so a test can be the cloud. vm_cloud.c is the loop around it.
  *
  * One VM is one call with a token of its own, which is written down before. Where several pools were asked at once, the
  * one that gave it is known when the cloud names it. A call
@@ -8,8 +8,8 @@
  * numbers, and get new tickets. A VM of this run that is not wanted is ended, and asked for until the cloud says that
  * it has gone.
  *
- * The bill is by the cloud's rules (tm_vm__rules): each second at the price of its moment, at least so many, and
- * nothing for a spot instance that is taken back soon after it came. */
+ * The bill (vm_bill.c) is by the cloud's rules (tm_vm__rules): each second at the price of its moment, at least so
+ * many, and nothing for a spot instance that is taken back soon after it came. */
 #ifndef TM_CLOUD_VMS_H
 #define TM_CLOUD_VMS_H
 
@@ -21,7 +21,7 @@
 #define TM_VM_TAG_OWNER "tidemill:owner"
 #define TM_VM_TAG_UNTIL "tidemill:until"
 
-enum { TM_VM_TOKEN_MAX = 65, TM_VM_ID_MAX = 65 };
+enum { TM_VM_TOKEN_MAX = 65, TM_VM_ID_MAX = 65, TM_VM_PRICES_EVERY_MS = 5 * 60000 };
 
 /* What a renter does after a refusal. */
 enum tm_vm__remedy {
@@ -40,6 +40,7 @@ struct tm_vm__rules {
     int64_t minimum_s;                       /* of a VM are billed in any case */
     int64_t free_s;                          /* a spot instance that is taken back within so long costs nothing */
     int64_t believe_ms;                      /* what the cloud does not name for so long is not there */
+    bool free_leaving;                       /* a VM costs nothing from when its end was accepted */
     bool templates; /* spot VMs may come from a call to several pools, by a template of their own that is to go */
 };
 
@@ -63,12 +64,14 @@ struct tm_vm__row {
     char address[64];    /* private */
     int pool;            /* of its tag; -1: none */
     int64_t launched_ms; /* UTC; 0: not said */
+    int64_t ended_ms;    /* UTC; 0: not said, or it has not */
 };
 
 struct tm_vm__price {
     char type[64];
     char zone[64];
     double usd_h;
+    int64_t since_ms; /* UTC; 0: not said */
 };
 
 enum { TM_VMS_MAX = 1 << 16 };
@@ -76,12 +79,12 @@ enum { TM_VMS_MAX = 1 << 16 };
 struct tm_vm__pool {
     struct tm_cloud_pool about;
     int want;
-    bool said;   /* how many are wanted, since this program began */
-    int missing; /* as was told */
+    bool said;     /* how many are wanted, since this program began */
+    int missing;   /* as was told */
+    char why[200]; /* the last refusal, in words */
     int failures;
     int64_t retry_ms;
-    double price_usd_h;  /* now; NaN: not known */
-    double lowest_usd_h; /* of the zones in the answer that is being read; 0: none so far */
+    double price_usd_h; /* now; NaN: not known */
 };
 
 enum tm_vm__step { TM_VM_ASKED, TM_VM_BOOTS, TM_VM_HERE, TM_VM_GONE };
@@ -107,10 +110,14 @@ struct tm_vm {
     int64_t since_ms;  /* it is there since then; may be before this program */
     int64_t boots_ms;  /* known since then, to this program */
     int64_t seen_ms;   /* when the cloud last named it */
-    int64_t paid_ms;   /* the bill is up to here */
+    int64_t begin_ms;  /* this program pays from then on */
+    int64_t end_ms;    /* and until then; INT64_MAX: it has not ended */
+    int64_t paid_ms;   /* settled up to here; INT64_MIN: not known, INT64_MAX: nobody pays */
     double paid_s;
     double paid_usd;
-    bool minimum; /* rules->minimum_s are paid in any case */
+    bool minimum;  /* rules->minimum_s are paid in any case */
+    bool launched; /* the cloud has said when it began */
+    bool priced;   /* and what it costs */
 };
 
 enum tm_vm__call_kind {
@@ -131,8 +138,23 @@ struct tm_vm__call {
     size_t at; /* of the VM */
 };
 
+/* How often calls of a kind may be made: so many at once, and so many a second from then on; 0: as often as one likes.
+ */
+struct tm_vm__rate {
+    double burst;
+    double per_s;
+};
+
+/* What was asked of a kind of call lately, and has not come back by its rate. */
+struct tm_vm__bucket {
+    double spent;
+    int64_t since_ms;
+};
+
 struct tm_vms {
     const struct tm_vm__rules *rules;
+    const struct tm_vm__rate *rates; /* by kind of call; NULL: no limits */
+    struct tm_vm__bucket buckets[TM_VM_CALL_KINDS];
     struct tm_vm__pool pools[TM_CLOUD_POOLS_MAX];
     int pool_count;
     uint64_t id_next;
@@ -152,6 +174,8 @@ struct tm_vms {
     size_t count, instance_capacity;
     struct tm_vm *vms; /* by the same places */
     size_t vm_capacity;
+    struct tm_vm__price *quotes; /* of the answer that is being read */
+    size_t quote_count, quote_capacity;
     struct tm_cloud_event *events;
     size_t event_first, event_count, event_capacity;
 };
@@ -193,8 +217,8 @@ int tm_vms__described(struct tm_vms *v, const struct tm_vm__row *rows, size_t co
                       struct tm_error *e);
 /* Ending it: "" where that was accepted. */
 void tm_vms__terminated(struct tm_vms *v, size_t at, bool answered, const char *code, int64_t now_ms);
-/* Spot prices: the price now; then the end of all. */
-void tm_vms__priced(struct tm_vms *v, const struct tm_vm__price *price, int64_t now_ms);
+/* Spot prices, each since its time, in any order, from tm_vms__unsettled_ms on; then the end of all. */
+void tm_vms__priced(struct tm_vms *v, const struct tm_vm__price *price);
 void tm_vms__all_priced(struct tm_vms *v, int64_t now_ms);
 /* The instance's agent has joined. */
 int tm_vms__joined(struct tm_vms *v, size_t at, int64_t now_ms, struct tm_error *e);
@@ -207,7 +231,25 @@ void tm_vms__end_all(struct tm_vms *v, int64_t now_ms);
 bool tm_vms__event(struct tm_vms *v, struct tm_cloud_event *out);
 /* How many may still be there. */
 size_t tm_vms__left(const struct tm_vms *v);
+
+/* ---- vm_rates.c: what the clouds allow ---- */
+
+/* Of a cloud ("aws"), by kind of call; NULL: nothing is known of its limits. */
+const struct tm_vm__rate *tm_vms__rates(const char *cloud);
+/* From when on another call of this kind may be made. */
+int64_t tm_vms__free_ms(const struct tm_vms *v, enum tm_vm__call_kind kind);
+/* One is made. */
+void tm_vms__spend(struct tm_vms *v, enum tm_vm__call_kind kind, int64_t now_ms);
+
+/* ---- vm_bill.c ---- */
+
 /* Up to now; fills in the bills of instances, too. */
 struct tm_cloud_bill tm_vms__bill(struct tm_vms *v, int64_t now_ms);
+/* It has gone; NULL: nobody says how. */
+void tm_vms__end_bill(struct tm_vms *v, size_t at, const struct tm_vm__row *row, int64_t now_ms);
+/* From when on prices are not settled. */
+int64_t tm_vms__unsettled_ms(const struct tm_vms *v, int64_t now_ms);
+/* May the bill still change, though nothing more is wanted? */
+bool tm_vms__owes(const struct tm_vms *v);
 
 #endif

@@ -49,13 +49,18 @@ struct tm_group {
     int place;
 };
 
-/* The sum over the group, in place, in a ring: every member sends and receives 2 (n - 1) / n of the data. `tag` gives
- * kind, step and attempt; its index must leave room for the pieces (*index is moved on by as many as were used). */
+/* The sum over the group, in place: every member sends and receives about twice the data. `tag` gives kind, step and
+ * attempt; its index must leave room for the pieces (*index is moved on by as many as were used, for all alike).
+ *
+ * In a ring, in 2 (n - 1) messages of each member. Of more than TM_MESH_RING_MAX members integers, whose sum does not
+ * depend on the order, are summed by halves: in about 2 log2(n) messages, to as many others. */
+enum { TM_MESH_RING_MAX = 16 };
 int tm_mesh__all_reduce(struct tm_mesh *mesh, const struct tm_group *group, const struct tm_kernels *kernels,
                         enum tm_sum_kind kind, void *data, size_t count, uint64_t tag, uint32_t *index,
                         struct tm_error *e);
 
-/* The largest over the group, element by element; NAN wins. For a few numbers: everyone tells everyone. */
+/* The largest over the group, element by element; NAN wins. For a few numbers: everyone tells everyone, or, of more
+ * than TM_MESH_RING_MAX members, those at a distance of 1, 2, 4, ... what it has heard so far. */
 int tm_mesh__all_largest(struct tm_mesh *mesh, const struct tm_group *group, float *values, size_t count, uint64_t tag,
                          struct tm_error *e);
 

@@ -14,6 +14,7 @@ enum {
     SIZE_MAX_MEMBERS = 256,
     LINKS_MAX = 2 * SIZE_MAX_MEMBERS,
     REDIAL_MS = 20,
+    KNOCK_MS = 500,
     GREETING_LIMIT_MS = 10000,
     IDLE_MS = 1000,
     TOKEN_MAX = 1024
@@ -24,6 +25,7 @@ struct hub_member {
     uint64_t instance;
     char endpoint[TM_ADDRESS_MAX];
     _Atomic(struct tm_mesh_link *) link; /* once it is up */
+    atomic_bool wanted;                  /* we talk with it, or it wants to talk with us */
     bool lost;
     int64_t dial_ms; /* not before */
 };
@@ -78,12 +80,19 @@ static void tell_waiting(struct hub_mesh *mesh, uint64_t instance)
     if (o->waiting != NULL) o->waiting(o->context, instance);
 }
 
+static void want(struct hub_mesh *mesh, int rank)
+{
+    if (atomic_exchange(&mesh->members[rank].wanted, true)) return;
+    wake(mesh->hub);
+}
+
 /* The link to a member, once there is one. */
 static int await_link(struct hub_mesh *mesh, int to, struct tm_mesh_link **out, struct tm_error *e)
 {
     struct hub_member *member = &mesh->members[to];
     *out = atomic_load(&member->link);
     if (*out != NULL) return 0;
+    want(mesh, to);
     tell_waiting(mesh, member->instance);
     (void)pthread_mutex_lock(&mesh->hub->lock);
     while ((*out = atomic_load(&member->link)) == NULL && !member->lost && !atomic_load(&mesh->cancelled))
@@ -116,6 +125,7 @@ static int hub_receive(struct tm_mesh *end, int from, uint64_t tag, size_t lengt
     struct hub_mesh *mesh = mesh_of(end);
     *out = tm_inbox__try(&mesh->inbox, from, tag, length);
     if (*out != NULL) return 0;
+    want(mesh, from);
     tell_waiting(mesh, mesh->members[from].instance);
     int rc = tm_inbox__take(&mesh->inbox, from, tag, length, out, e);
     if (rc == 0) tell_waiting(mesh, 0);
@@ -181,6 +191,7 @@ static int mesh_create(struct tm_mesh_hub *hub, uint64_t generation, int rank, c
         else
             memcpy(list[i].endpoint, members[i].endpoint, length + 1);
         list[i].instance = members[i].instance;
+        atomic_init(&list[i].wanted, size <= TM_MESH_EAGER_MAX);
         if (rc != 0) tm_inbox__deinit(&mesh->inbox);
     }
     if (rc != 0) {
@@ -261,13 +272,14 @@ static void put_up(struct tm_mesh_hub *hub, struct tm_mesh_link *link)
     if (tm_mesh_link__read(link, hub->env, &hub->mesh->inbox) != 0) drop(hub, link); /* what came with the greeting */
 }
 
-/* A member of a smaller rank is called. */
+/* A member of a smaller rank is called; one of a larger rank is asked to call. */
 static void dial(struct tm_mesh_hub *hub, int rank)
 {
     struct hub_member *member = &hub->mesh->members[rank];
     struct tm_mesh_link *link = free_link(hub);
+    bool knocks = rank > hub->mesh->mesh.rank;
     int handle = -1;
-    member->dial_ms = now_ms(hub) + REDIAL_MS;
+    member->dial_ms = now_ms(hub) + (knocks ? KNOCK_MS : REDIAL_MS);
     if (link == NULL || (hub->options.tls == NULL && !tm_address_is_loopback(member->endpoint))) return;
     struct tm_error e;
     if (hub->env->net_connect(hub->env, member->endpoint, &handle, &e) != 0) {
@@ -279,6 +291,7 @@ static void dial(struct tm_mesh_hub *hub, int rank)
     if (tm_mesh_link__open(link, hub->env, handle, hub->options.tls, false, NULL) != 0) return;
     link->state = LINK_DIALING;
     link->rank = rank;
+    link->knocks = knocks;
     link->deadline_ms = INT64_MAX; /* it may take its time: the generation ends first */
     link->greeting = (struct tm_mesh_greeting){.job = hub->options.job,
                                                .generation = hub->mesh->generation,
@@ -292,7 +305,8 @@ static bool is_linked(const struct tm_mesh_hub *hub, int rank)
 {
     for (int i = 0; i < LINKS_MAX; i++) {
         const struct tm_mesh_link *link = &hub->links[i];
-        if (link->state != LINK_FREE && link->rank == rank && link->greeting.generation == hub->mesh->generation)
+        if (link->state != LINK_FREE && !link->knocks && link->rank == rank &&
+            link->greeting.generation == hub->mesh->generation)
             return true;
     }
     return false;
@@ -303,6 +317,7 @@ static void admit(struct tm_mesh_hub *hub, struct tm_mesh_link *link)
 {
     assert(hub->mesh != NULL);
     int rank = rank_of(hub->mesh, link->greeting.from);
+    if (rank >= 0 && rank < hub->mesh->mesh.rank) atomic_store(&hub->mesh->members[rank].wanted, true); /* a knock */
     bool wanted = rank > hub->mesh->mesh.rank && !hub->mesh->members[rank].lost && !is_linked(hub, rank);
     link->rank = rank;
     link->greeting.answerer_nonce = hub->env->random_u64(hub->env);
@@ -354,6 +369,28 @@ static void serve_link(struct tm_mesh_hub *hub, struct tm_mesh_link *link)
     }
 }
 
+/* Calls those who are wanted and not linked. Returns when to call again. */
+static int64_t call_wanted(struct tm_mesh_hub *hub, int64_t at_ms)
+{
+    struct hub_mesh *mesh = hub->mesh;
+    int64_t next_ms = INT64_MAX;
+    bool linked[SIZE_MAX_MEMBERS] = {false};
+    for (int i = 0; i < LINKS_MAX; i++) {
+        const struct tm_mesh_link *link = &hub->links[i];
+        if (link->state != LINK_FREE && link->rank >= 0 && link->rank < mesh->mesh.size &&
+            link->greeting.generation == mesh->generation)
+            linked[link->rank] = true;
+    }
+    for (int r = 0; r < mesh->mesh.size; r++) {
+        struct hub_member *member = &mesh->members[r];
+        bool comes_in = r > mesh->mesh.rank && mesh->mesh.size <= TM_MESH_EAGER_MAX;
+        if (r == mesh->mesh.rank || member->lost || linked[r] || comes_in || !atomic_load(&member->wanted)) continue;
+        if (member->dial_ms <= at_ms) dial(hub, r);
+        if (member->dial_ms < next_ms) next_ms = member->dial_ms;
+    }
+    return next_ms;
+}
+
 /* Closes what is past, admits who waited for this generation, calls who is to be called. Returns when to look again. */
 static int64_t tend(struct tm_mesh_hub *hub)
 {
@@ -372,12 +409,8 @@ static int64_t tend(struct tm_mesh_hub *hub)
             admit(hub, link);
     }
     if (mesh == NULL || atomic_load(&mesh->cancelled)) return next_ms;
-    for (int r = 0; r < mesh->mesh.rank; r++) {
-        if (mesh->members[r].lost || is_linked(hub, r)) continue;
-        if (mesh->members[r].dial_ms <= at_ms) dial(hub, r);
-        if (!is_linked(hub, r) && mesh->members[r].dial_ms < next_ms) next_ms = mesh->members[r].dial_ms;
-    }
-    return next_ms;
+    int64_t call_ms = call_wanted(hub, at_ms);
+    return call_ms < next_ms ? call_ms : next_ms;
 }
 
 static void let_in(struct tm_mesh_hub *hub)
@@ -503,6 +536,16 @@ void tm_mesh_hub__destroy(struct tm_mesh_hub *hub)
     (void)pthread_cond_destroy(&hub->changed);
     (void)pthread_mutex_destroy(&hub->lock);
     tm_free(hub);
+}
+
+int tm_mesh_hub__linked(struct tm_mesh_hub *hub)
+{
+    int count = 0;
+    (void)pthread_mutex_lock(&hub->lock);
+    for (int r = 0; hub->mesh != NULL && r < hub->mesh->mesh.size; r++)
+        count += atomic_load(&hub->mesh->members[r].link) != NULL;
+    (void)pthread_mutex_unlock(&hub->lock);
+    return count;
 }
 
 const char *tm_mesh_hub__address(const struct tm_mesh_hub *hub)

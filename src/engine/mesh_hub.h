@@ -2,9 +2,10 @@
  *
  * A mesh is formed from the members of a generation, by rank. Forming does not block: the hub's thread connects to
  * members of a smaller rank, accepts those of a larger one, and reads all that comes, so that a sender never waits for
- * a receiver to ask. A client names the generation: an older one is refused, a later one waits until this worker gets
- * there, too. Both sides prove that they know the job's token; beyond loopback everything uses TLS with the job's
- * certificates.
+ * a receiver to ask. In a mesh of more than TM_MESH_EAGER_MAX members only those are connected that talk: a member that
+ * wants one of a larger rank knocks there (a hello, which is not answered), and is called. A client names the
+ * generation: an older one is refused, a later one waits until this worker gets there, too. Both sides prove that they
+ * know the job's token; beyond loopback everything uses TLS with the job's certificates.
  *
  * A mesh that was cancelled, or that lost a member, is not repaired: the next generation forms a new one. */
 #ifndef TM_ENGINE_MESH_HUB_H
@@ -13,6 +14,8 @@
 #include "base/env.h"
 #include "engine/mesh.h"
 #include "wire/tls.h"
+
+enum { TM_MESH_EAGER_MAX = 16 };
 
 struct tm_mesh_hub;
 
@@ -42,6 +45,8 @@ struct tm_mesh_member {
  * used any more. By the thread that uses the mesh. */
 int tm_mesh_hub__form(struct tm_mesh_hub *hub, uint64_t generation, int rank, const struct tm_mesh_member *members,
                       int size, struct tm_mesh **out, struct tm_error *e);
+/* How many members it is connected to now. */
+int tm_mesh_hub__linked(struct tm_mesh_hub *hub);
 /* From any thread: the mesh in force is cancelled at once. */
 void tm_mesh_hub__cancel(struct tm_mesh_hub *hub);
 

@@ -45,6 +45,7 @@ struct tm_mesh_link {
     enum tm_mesh_link_state state;
     int handle;
     int rank;                         /* of the other side, once it is known which mesh it is for */
+    bool knocks;                      /* it only asks the other side to call */
     struct tm_mesh_greeting greeting; /* what both have said so far */
     int64_t deadline_ms;              /* until it must be up */
     struct tm_tls_session *tls;       /* NULL: plain */

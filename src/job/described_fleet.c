@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum { INSTANCES_MAX = 100000, SAMPLES_A_GPU = 8 };
 
@@ -43,6 +44,36 @@ static int add_group(const struct tm_catalog *catalog, const char *text, size_t 
     return 0;
 }
 
+/* Is COUNTx TYPE[:MARKET] of a type that the catalogue has? */
+static bool names_type(const struct tm_catalog *catalog, const char *text, size_t length)
+{
+    const char *name = memchr(text, 'x', length);
+    const char *end = text + length;
+    if (name == NULL) return false;
+    name += 1 + strspn(name + 1, " ");
+    for (size_t i = 0; i < catalog->instance_count; i++) {
+        size_t known = strlen(catalog->instances[i].name);
+        if (name >= end || known > (size_t)(end - name) || strncasecmp(catalog->instances[i].name, name, known) != 0)
+            continue;
+        size_t behind = strspn(name + known, " ");
+        if (name + known + behind >= end || name[known] == ':') return true;
+    }
+    return false;
+}
+
+size_t tm_described_fleet_part(const struct tm_catalog *catalog, const char *text)
+{
+    size_t length = strcspn(text, ",");
+    for (size_t i = 1; i < length; i++) {
+        if (text[i] == '+' && text[i - 1] == ' ') length = i;
+    }
+    size_t shortest = strcspn(text, ",+");
+    for (size_t part = length; part > shortest; part--) {
+        if ((part == length || text[part] == '+') && names_type(catalog, text, part)) return part;
+    }
+    return shortest;
+}
+
 int tm_described_fleet_parse(const struct tm_catalog *catalog, const char *text,
                              bool (*allows)(const void *context, const char *cloud), const void *context,
                              struct tm_described_fleet *out, struct tm_error *e)
@@ -50,7 +81,7 @@ int tm_described_fleet_parse(const struct tm_catalog *catalog, const char *text,
     const struct allowing allowing = {allows, context};
     *out = (struct tm_described_fleet){.group_count = 0};
     for (const char *at = text; *at != '\0';) {
-        size_t length = strcspn(at, ",+");
+        size_t length = tm_described_fleet_part(catalog, at);
         int rc = add_group(catalog, at, length, &allowing, out, e);
         if (rc != 0) return rc;
         at += length + (at[length] != '\0');
@@ -98,15 +129,13 @@ double tm_usd_per_million(double usd_h, double samples_per_s)
     return usd_h / 3600 / samples_per_s * 1e6;
 }
 
-/* Does one instance of a type hold the model, in any layout? */
+/* Do instances of a type hold the model, in the layout that is asked for, else in any? */
 static bool holds(const struct tm_predict_request *like, const struct tm_fleet_group *group)
 {
     struct tm_prediction prediction;
     struct tm_predict_request request = *like;
     request.groups = group;
     request.group_count = 1;
-    request.pipelines = 0;
-    request.stages = 0;
     request.measured_count = 0;
     request.gradient_count = 0;
     return group->gpu.flops[like->precision] > 0 && tm_predict(&request, &prediction, NULL) == 0;

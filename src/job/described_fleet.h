@@ -18,6 +18,9 @@ struct tm_described_fleet {
 int tm_described_fleet_parse(const struct tm_catalog *catalog, const char *text,
                              bool (*allows)(const void *context, const char *cloud), const void *context,
                              struct tm_described_fleet *out, struct tm_error *e);
+/* How many characters the first part of such a text has. Parts end at a comma or a plus, but a plus may be in the name
+ * of a type of the catalogue: "1x n1-standard-8+1xT4 + 2x g4dn.xlarge". */
+size_t tm_described_fleet_part(const struct tm_catalog *catalog, const char *text);
 /* What a precision means on this fleet; mixed: the best of bf16 and fp16 that all of it has, else fp32. */
 enum tm_precision tm_described_fleet_precision(const struct tm_described_fleet *fleet, int asked);
 /* A global batch where nobody says one: 8 samples a GPU, enough to keep it busy. */
@@ -26,8 +29,9 @@ int64_t tm_described_fleet_batch(const struct tm_described_fleet *fleet);
  * measured. Borrows. */
 void tm_described_fleet_knowledge(const struct tm_described_fleet *fleet, const struct tm_knowledge *knowledge,
                                   struct tm_predict_request *out);
-/* For a model that does not fit: the smallest instance type that holds it alone, in any layout, by the memory of its
- * GPUs and then by its price, and how many of the asked type would: "1x g4dn.metal, or 8x g4dn.xlarge". "": none. */
+/* For a model that does not fit: the smallest instance type that holds it alone, in the layout that is asked for or
+ * else in any, by the memory of its GPUs and then by its price, and how many of the asked type would: "1x g4dn.metal,
+ * or 8x g4dn.xlarge". "": none. */
 void tm_described_fleet_smallest(const struct tm_catalog *catalog, const struct tm_predict_request *request,
                                  bool (*allows)(const void *context, const char *cloud), const void *context, char *out,
                                  size_t size);

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "job/launch.h"
+#include "job/provider_vms.h"
 #include "run/run_home.h"
 #include "run/state_bundle.h"
 #include "run/state_folder.h"
@@ -21,6 +22,8 @@ enum { NAMES_MAX = 1 << 20, TOKEN_BYTES = 64, LISTED_S = 60 };
 #define WHERE   "run/where"
 #define SHIPPED "kjv-new-testament"
 #define USUAL   "t3.small"
+
+static const double USUAL_USD_H = 0.0208; /* in the United States, 2026-08 */
 
 bool tm_detach_is_place(const char *text)
 {
@@ -56,6 +59,13 @@ int tm_detach_check(const struct tm_run_settings *settings, const char *place, s
                             "%s: data: %s: with --detach data lies beside the job file, or in a bucket: data: s3://...",
                             place, job->data);
     return 0;
+}
+
+double tm_detach_usd_h(const struct tm_run_settings *settings)
+{
+    const struct tm_job_aws *aws = &settings->job.fleet.aws;
+    if (aws->coordinator_usd_h_millionths >= 0) return (double)aws->coordinator_usd_h_millionths / 1e6;
+    return aws->coordinator == NULL || strcmp(aws->coordinator, USUAL) == 0 ? USUAL_USD_H : 0;
 }
 
 /* ---- what is brought ---- */
@@ -204,21 +214,24 @@ static int rent(struct tm_env *env, const struct tm_detach_request *request, con
 {
     const struct tm_job *job = &request->settings->job;
     const struct tm_job_aws *aws = &job->fleet.aws;
-    const char *owner = env->variable(env, "USER");
+    char owner[TM_PROVIDER_OWNER_MAX];
     char bucket[TM_BUCKET_MAX];
     char prefix[TM_PREFIX_MAX];
     char token[TOKEN_BYTES];
     int rc = tm_objects_place(place, bucket, prefix, e);
     if (rc == 0) rc = find_token(env, request->dir, token, e);
     if (rc != 0) return rc;
+    tm_provider_vms__owner(env, owner);
     const struct tm_aws_coordinator o = {.image = aws->image,
                                          .subnet = aws->subnet,
                                          .security_group = aws->security_group,
+                                         .reached_from = aws->reached_from,
+                                         .usd_h = tm_detach_usd_h(request->settings),
                                          .profile = aws->coordinator_profile,
                                          .type = aws->coordinator != NULL ? aws->coordinator : USUAL,
                                          .life_ms = aws->life_ms,
                                          .job = job->name,
-                                         .owner = owner != NULL && owner[0] != '\0' ? owner : "not known",
+                                         .owner = owner,
                                          .place = place,
                                          .bucket = bucket,
                                          .prefix = prefix,

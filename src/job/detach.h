@@ -19,6 +19,8 @@ struct tm_detach_request {
 
 /* Before anything is rented: -TM_EINPUT, -TM_EUSAGE: what cannot be run away from here. */
 int tm_detach_check(const struct tm_run_settings *settings, const char *place, struct tm_error *e);
+/* What the VM of its coordinator costs an hour; 0: not known. */
+double tm_detach_usd_h(const struct tm_run_settings *settings);
 /* Brings the job and its data to the bucket, unless it is resumed, and rents the VM, unless one has the run. It is
  * found again whatever happens on the way: done again, it rents no second one. */
 int tm_detach(struct tm_env *env, const struct tm_detach_request *request, char out_id[TM_AWS_COORDINATOR_ID_MAX],

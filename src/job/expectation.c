@@ -131,6 +131,7 @@ struct tm_sim_options tm_run__sim_options(const struct tm_run_settings *settings
         .anchors_train = trains,
         .workers_min = (int)fleet->workers_min,
         .workers_max = each * (int)(fleet->limit - tm_job_fleet_keepers(fleet)),
+        .workers_each = each,
         .live = true};
 }
 
@@ -275,7 +276,7 @@ static int check_layouts(struct tm_env *env, const char *dir, const struct tm_ru
 
 static int expect_choice(struct tm_env *env, const char *policy, const struct tm_run_settings *settings,
                          const struct tm_run_layouts *layouts, const struct tm_run_plan *plan,
-                         struct tm_run_expectation *out, struct tm_error *e)
+                         const struct tm_job_pools *pools, struct tm_run_expectation *out, struct tm_error *e)
 {
     struct tm_sim_job job = {&layouts->job.layouts, layouts->migrations, &layouts->job.cost, NULL};
     struct tm_judged judged;
@@ -285,7 +286,7 @@ static int expect_choice(struct tm_env *env, const char *policy, const struct tm
     struct tm_judge judge = {.env = env,
                              .job = &job,
                              .policy = tm_policy_find(policy),
-                             .options = tm_job_pools__sim_options(settings, plan->pools, samples),
+                             .options = tm_job_pools__sim_options(settings, pools, samples),
                              .trace = &longer,
                              .step_spread = settings->step_core_s > 0 ? MEASURED_SPREAD : 0,
                              .probability = settings->job.probability,
@@ -297,6 +298,23 @@ static int expect_choice(struct tm_env *env, const char *policy, const struct tm
     return rc;
 }
 
+/* What is simulated are workers; the cloud is opened with instances. */
+static int expect_choices(struct tm_env *env, const struct tm_run_settings *settings,
+                          const struct tm_run_layouts *layouts, struct tm_run_plan *out, struct tm_error *e)
+{
+    struct tm_job_pools *pools = tm_calloc(1, sizeof *pools);
+    if (pools == NULL) return tm_error_nomem(e);
+    int rc = tm_job_pools__copy(out->pools, pools, e);
+    if (rc == 0) rc = tm_job_pools__count_workers(pools, (int)tm_job_fleet_workers_each(&settings->job.fleet), e);
+    for (int i = 0; i < pools->pools.count; i++)
+        pools->list[i].start_s += tm_job_pools__join_s(&settings->job.fleet, &layouts->job.cost);
+    if (rc == 0) rc = expect_choice(env, settings->job.policy, settings, layouts, out, pools, &out->chosen, e);
+    if (rc == 0) rc = expect_choice(env, "failover", settings, layouts, out, pools, &out->restart, e);
+    tm_job_pools__deinit(pools);
+    tm_free(pools);
+    return rc;
+}
+
 static int judge_choices(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
                          struct tm_run_plan *out, struct tm_error *e)
 {
@@ -305,12 +323,7 @@ static int judge_choices(struct tm_env *env, const char *dir, const struct tm_ru
     if (rc != 0) return rc;
     out->costs_measured = layouts.measured;
     out->speed_unknown = layouts.speed_unknown;
-    for (int i = 0; i < out->pools->pools.count; i++)
-        out->pools->list[i].start_s += tm_job_pools__join_s(&settings->job.fleet, &layouts.job.cost);
-    if (!out->speed_unknown) {
-        rc = expect_choice(env, settings->job.policy, settings, &layouts, out, &out->chosen, e);
-        if (rc == 0) rc = expect_choice(env, "failover", settings, &layouts, out, &out->restart, e);
-    }
+    if (!out->speed_unknown) rc = expect_choices(env, settings, &layouts, out, e);
     tm_run_layouts__deinit(&layouts);
     return rc;
 }
@@ -333,6 +346,7 @@ static int plan_choices(struct tm_env *env, const char *dir, struct tm_run_setti
         }
     if (rc != 0) return rc;
     out->pools->pools.move_usd = tm_job_pools__egress_usd(fleet, tm_run_work__state_bytes(&out->work));
+    out->pools->pools.far = tm_job_pools__far(fleet, tm_run_work__gradient_bytes(&out->work), (double)out->work.batch);
     fleet->limit = out->pools->wanted;
     settings->cores = tm_provider_of(&settings->job)->emulates ? sysconf(_SC_NPROCESSORS_ONLN) : 0;
     rc = tm_pool_speeds__settle(env, settings, out->pools, e);
@@ -359,6 +373,18 @@ int tm_run_plan_make(struct tm_env *env, const char *dir, struct tm_run_settings
     if (rc == 0 && known) rc = check_layouts(env, dir, settings, &out->work, e);
     if (rc == 0 && !known) rc = judge_here(env, dir, settings, out, e);
     return rc;
+}
+
+void tm_run_plan_add_own(struct tm_run_plan *plan, double usd_h)
+{
+    struct tm_run_expectation *const all[] = {&plan->chosen, &plan->on_demand, &plan->restart, &plan->unlimited};
+    for (size_t i = 0; usd_h > 0 && i < sizeof all / sizeof *all; i++) {
+        struct tm_run_expectation *one = all[i];
+        one->bill_usd.mean += one->time_s.mean / 3600 * usd_h;
+        one->bill_usd.p10 += one->time_s.p10 / 3600 * usd_h;
+        one->bill_usd.p90 += one->time_s.p90 / 3600 * usd_h;
+        one->sure_usd += one->sure_s / 3600 * usd_h;
+    }
 }
 
 void tm_run_plan_deinit(struct tm_run_plan *plan)

@@ -45,6 +45,8 @@ struct tm_run_plan {
  * simulates. `dir` is the state folder. tm_run_plan_deinit frees. */
 int tm_run_plan_make(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_arena *arena,
                      struct tm_run_plan *out, struct tm_error *e);
+/* A VM that runs the coordinator costs so much an hour beside all that. */
+void tm_run_plan_add_own(struct tm_run_plan *plan, double usd_h);
 void tm_run_plan_deinit(struct tm_run_plan *plan);
 
 /* The job in numbers, and a step of it as measured here. */

@@ -341,6 +341,16 @@ static int fill_notice(struct agent *a, struct tm_notice_options *out, struct tm
     return tm_error_set(e, TM_EUSAGE, "--notice local: TIDEMILL_METADATA does not give the local cloud's address");
 }
 
+/* Whoever started the agent in a slot of its own learns that the machine was taken, not that the job is done. */
+static void mark_taken(const struct agent *a)
+{
+    char path[TM_STATE_PATH_MAX];
+    const char *slot = a->env->variable(a->env, "TIDEMILL_SLOT");
+    if (slot == NULL || a->r.terminating == NULL || *a->r.terminating == 0) return;
+    (void)snprintf(path, sizeof path, "%s/taken", slot);
+    (void)a->env->file_write_private(a->env, path, "", 0, NULL);
+}
+
 static int stay_and_serve(struct agent *a, struct tm_agent_service *service, struct tm_error *e)
 {
     struct tm_stay *stay = NULL;
@@ -351,6 +361,7 @@ static int stay_and_serve(struct agent *a, struct tm_agent_service *service, str
     service->stays = stay != NULL ? tm_stay__goes_on : NULL;
     service->context = stay;
     rc = tm_agent_serve(a->env, service, e);
+    if (rc == 0) mark_taken(a);
     tm_stay__end(stay, tm_code_exit_status((enum tm_code) - rc), a->again);
     return rc;
 }

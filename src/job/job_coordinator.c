@@ -15,6 +15,7 @@
 #include "store/copy_store.h"
 #include "wire/peer_links.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ struct place {
     char copies[TM_STATE_PATH_MAX];
     char tls[TM_STATE_PATH_MAX];
     char address[TM_STATE_PATH_MAX];
+    char here[TM_STATE_PATH_MAX];
     char token[TM_STATE_TOKEN_MAX];
     char listen[TM_ADDRESS_MAX];
     struct tm_text fingerprint;
@@ -53,6 +55,7 @@ static void find_place(struct tm_env *env, const struct tm_job_coordinator *job,
     tm_state_path(job->dir, TM_STATE_RECORD, place->record);
     tm_state_path(job->dir, TM_STATE_COPIES, place->copies);
     tm_state_path(job->dir, TM_STATE_ADDRESS, place->address);
+    tm_state_path(job->dir, TM_STATE_ADDRESS_HERE, place->here);
     tm_state_tls_path(job->dir, TM_STATE_TLS_COORDINATOR, place->tls);
     find_listen(env, job, place);
 }
@@ -119,6 +122,7 @@ static void fill_service(struct tm_env *env, const struct tm_job_coordinator *jo
         .copies_shared = tm_copies_place__is_shared(env, job->dir),
         .tls_folder = job->tls || tm_run_settings_tls(settings) ? place->tls : NULL,
         .address_file = place->address,
+        .here_file = place->here,
         .owner_dir = of_run ? job->dir : NULL,
         .alone = job->alone,
         .stop = job->stop,
@@ -129,6 +133,8 @@ static void fill_service(struct tm_env *env, const struct tm_job_coordinator *jo
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
     for (size_t i = 0; i < count && i < TM_RUN_POOLS_MAX; i++)
         if (pools[i].throughput > 0) out->coordinator.pool_slowness[i] = tm_slowness(1 / pools[i].throughput);
+    for (size_t i = 0; i < count && i < TM_RUN_POOLS_MAX && out->coordinator.pools > 0; i++)
+        if (pools[i].role == TM_POOL_KEEPS_COPIES) out->coordinator.keeper_pools |= (uint64_t)1 << i;
     fill_times(&out->coordinator);
 }
 
@@ -165,8 +171,8 @@ static void name_gpu(const struct tm_catalog *catalog, const char *type, char ou
     }
 }
 
-/* For people: where the catalogue cannot be read, none is named. */
-static void name_gpus(struct tm_env *env, const struct tm_run_settings *settings, struct tm_run_job *out)
+/* For people: where the catalogue cannot be read, no GPU is named, and nothing is compared with on-demand. */
+static void tell_catalog(struct tm_env *env, const struct tm_run_settings *settings, struct tm_run_job *out)
 {
     struct tm_catalog catalog;
     size_t count = 0;
@@ -176,6 +182,8 @@ static void name_gpus(struct tm_env *env, const struct tm_run_settings *settings
     if (tm_catalog_load(env, &catalog, NULL) == 0) {
         for (size_t i = 0; i < out->pool_count && i < count; i++)
             name_gpu(&catalog, pools[i].instance, out->gpus[i]);
+        for (size_t i = 0; i < out->pool_count && i < count; i++)
+            out->on_demand_usd_h[i] = fmax(0, tm_job_pool__on_demand_usd_h(&catalog, &pools[i]));
         if (out->pool_count == 0) name_gpu(&catalog, fleet->instance, out->gpus[0]);
     }
     tm_catalog_deinit(&catalog);
@@ -186,10 +194,14 @@ static int name_pools(const struct tm_run_settings *settings, struct tm_arena *a
 {
     size_t count = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(&settings->job.fleet, &count);
-    if (!tm_job_fleet_has_choices(&settings->job.fleet)) return 0;
+    if (!tm_job_fleet_has_choices(&settings->job.fleet)) {
+        out->keepers = tm_job_fleet_keepers(&settings->job.fleet) > 0 ? 2 : 0;
+        return 0;
+    }
     for (size_t i = 0; i < count && i < TM_RUN_POOLS_MAX; i++) {
         const char *name = tm_job_pool__name(&pools[i], arena);
         if (name == NULL) return tm_error_nomem(e);
+        if (pools[i].role == TM_POOL_KEEPS_COPIES) out->keepers |= (uint64_t)1 << i;
         (void)snprintf(out->pools[out->pool_count++], sizeof out->pools[0], "%s", name);
     }
     return 0;
@@ -218,10 +230,10 @@ static int make_decider(const struct tm_run_settings *settings, const struct tm_
                                   .budget_usd = (double)settings->job.budget_usd_millionths / 1e6,
                                   .deadline_moot = tm_job_wants_spot(&settings->job),
                                   .samples_per_step = (double)work->batch,
+                                  .spot_wait_s = (double)fleet->spot_start_ms / 1000,
                                   .copy_every_ms = settings->copy_every_ms, /* 0: the policy says when */
                                   .copy_every_alone_ms = settings->copy_every_ms};
-    if (tm_job_fleet_has_choices(fleet))
-        tm_job_pools__rule(fleet, tm_run_work__state_bytes(work), tm_job_pools__join_s(fleet, rule.cost), &rule);
+    if (tm_job_fleet_has_choices(fleet)) tm_job_pools__rule(fleet, work, tm_job_pools__join_s(fleet, rule.cost), &rule);
     return tm_policy_decider_create(&rule, out, e);
 }
 
@@ -245,7 +257,7 @@ static int serve(struct tm_env *env, struct tm_job_coordinator *job, const struc
         service.decider = tm_policy_decider_get(decider);
         service.job = &told;
         rc = name_pools(settings, arena, &told, e);
-        if (rc == 0) name_gpus(env, settings, &told);
+        if (rc == 0) tell_catalog(env, settings, &told);
         if (rc == 0) rc = tm_coordinator_serve(env, &service, e);
         job->unrecorded = rc == 0 && service.unrecorded;
     }

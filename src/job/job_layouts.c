@@ -25,6 +25,7 @@ static int predict(struct tm_env *env, const struct tm_job_speed_request *reques
             model->name, name);
     int rc = tm_knowledge__group(catalog, instance, &context->group, e);
     if (rc != 0) return rc;
+    context->workers = request->workers;
     int asked = request->precise ? request->precision : TM_PRECISION_MIXED;
     enum tm_precision precision = tm_plan_precision(&context->group.gpu, asked);
     rc = tm_knowledge_read(env, &request->source, &out->knowledge, e);
@@ -56,6 +57,7 @@ struct tm_job_speed_request tm_job_speed__of_job(struct tm_env *env, const struc
                                          .precise = precision >= 0,
                                          .precision = precision,
                                          .instances_max = (int)tm_job_fleet_workers_max(&job->fleet),
+                                         .workers = (int)tm_job_fleet_workers_each(&job->fleet),
                                          .source = tm_knowledge__of_job(env, job, arena)};
 }
 

@@ -24,6 +24,7 @@ struct tm_job_speed_request {
     bool precise;         /* at `precision`; else at the best of 16 bits that the GPU has */
     int precision;        /* or mixed */
     int instances_max;
+    int workers;                       /* of an instance, which is what layouts are made of; 0: 1 */
     struct tm_knowledge_source source; /* a profile to learn from, where there is one */
 };
 

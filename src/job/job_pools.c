@@ -11,7 +11,11 @@
 
 enum { INTERVAL_S = 60, HORIZON = 12 };
 
-static const double EGRESS_USD_GB = 0.02; /* between two regions of a cloud */
+/* Between two regions of a cloud: what AWS asks between most of its own, and what it lets an instance of fewer than 32
+ * vCPUs send there. */
+static const double REGION_USD_GB = 0.02;
+static const double REGION_GBIT_S = 5;
+enum { GRADIENT_BYTES = 4 }; /* of a parameter */
 
 /* ---- one pool ---- */
 
@@ -26,9 +30,9 @@ static bool same(const char *a, const char *b)
 }
 
 /* Of the catalogue: in the zone, else in the region, else the cheapest anywhere; NaN: none. */
-static double listed_usd_h(const struct tm_catalog *catalog, const struct tm_job_pool *pool)
+static double listed_usd_h(const struct tm_catalog *catalog, const struct tm_job_pool *pool, enum tm_pool_market market)
 {
-    bool spot = pool->market == TM_POOL_SPOT;
+    bool spot = market == TM_POOL_SPOT;
     double best_usd_h = NAN;
     int best = -1;
     for (size_t i = 0; i < catalog->offer_count; i++) {
@@ -44,6 +48,11 @@ static double listed_usd_h(const struct tm_catalog *catalog, const struct tm_job
         best_usd_h = usd_h;
     }
     return best_usd_h;
+}
+
+double tm_job_pool__on_demand_usd_h(const struct tm_catalog *catalog, const struct tm_job_pool *pool)
+{
+    return listed_usd_h(catalog, pool, TM_POOL_ON_DEMAND);
 }
 
 static bool is_listed(const struct tm_catalog *catalog, const char *type)
@@ -96,7 +105,9 @@ static int add_pool(struct tm_env *env, const struct tm_job *job, size_t number,
     else if (spot)
         rc = draw_trace(fleet, pool, number, trace, e);
     if (rc != 0) return tm_error_wrap(e, rc, "%s: fleet.pools[%zu]", job->file, number + 1);
-    double usd_h = pool->usd_h_millionths >= 0 ? (double)pool->usd_h_millionths / 1e6 : listed_usd_h(catalog, pool);
+    enum tm_pool_market market = (enum tm_pool_market)pool->market;
+    double said_usd_h = (double)pool->usd_h_millionths / 1e6;
+    double usd_h = pool->usd_h_millionths >= 0 ? said_usd_h : listed_usd_h(catalog, pool, market);
     for (size_t i = 0; (pool->usd_h_millionths >= 0 || pool->trace == NULL) && i < trace->event_count; i++)
         trace->events[i].price_usd_h = NAN; /* what the job says counts, and a trace that was drawn says nothing */
     bool priced = trace->event_count > 0 && !isnan(trace->events[0].price_usd_h);
@@ -138,6 +149,16 @@ static bool same_type(const struct tm_job_pool *a, const struct tm_job_pool *b)
     return unsaid || same(a->instance, b->instance);
 }
 
+/* A number for each region. */
+static int region_of(const struct tm_job_fleet *fleet, size_t number)
+{
+    size_t count = 0, first = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    while (!same(pools[first].cloud, pools[number].cloud) || !same(pools[first].region, pools[number].region))
+        first++;
+    return (int)first;
+}
+
 /* Workers that train together are, unless the job says otherwise, of one type and in one region. */
 static void make_groups(const struct tm_job_fleet *fleet, int groups[TM_POOLS_MAX])
 {
@@ -145,6 +166,8 @@ static void make_groups(const struct tm_job_fleet *fleet, int groups[TM_POOLS_MA
     int made = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
     for (size_t i = 0; i < count; i++) {
+        groups[i] = 0; /* keepers' say nothing */
+        if (pools[i].role != TM_POOL_TRAINS) continue;
         groups[i] = -1;
         for (size_t k = 0; k < i && groups[i] < 0; k++) {
             bool near = fleet->across_regions ||
@@ -160,17 +183,23 @@ double tm_job_pools__join_s(const struct tm_job_fleet *fleet, const struct tm_co
     return fmax(0, cost->measured.join_s - (double)fleet->spot_start_ms / 1000);
 }
 
-void tm_job_pools__rule(const struct tm_job_fleet *fleet, double state_bytes, double join_s, struct tm_policy_rule *out)
+void tm_job_pools__rule(const struct tm_job_fleet *fleet, const struct tm_run_work *work, double join_s,
+                        struct tm_policy_rule *out)
 {
     size_t count = 0;
     int groups[TM_POOLS_MAX];
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
-    out->pool_count = (int)count;
-    out->move_usd = tm_job_pools__egress_usd(fleet, state_bytes);
+    out->pool_count = (int)tm_job_fleet_trainers(fleet);
+    out->keeper_count = (int)count - out->pool_count;
+    out->move_usd = tm_job_pools__egress_usd(fleet, tm_run_work__state_bytes(work));
+    out->far = tm_job_pools__far(fleet, tm_run_work__gradient_bytes(work), (double)work->batch);
+    out->rent = (enum tm_fleet_rent)fleet->rent;
     make_groups(fleet, groups);
     for (size_t i = 0; i < count; i++)
         out->pools[i] = (struct tm_rule_pool){.market = (enum tm_pool_market)pools[i].market,
                                               .group = groups[i],
+                                              .region = region_of(fleet, i),
+                                              .limit = (int)(pools[i].limit > 0 ? pools[i].limit : pools[i].count),
                                               .start_s = (double)start_ms_of(fleet, &pools[i]) / 1000 + join_s,
                                               .wait_s = (double)start_ms_of(fleet, &pools[i]) / 1000,
                                               .free = pools[i].usd_h_millionths == 0,
@@ -195,8 +224,9 @@ void tm_job_pools__describe(const struct tm_job_pools *pools, const struct tm_jo
 }
 
 /* As many as the job says; else all that one group has. */
-static int wanted(const struct tm_job_fleet *fleet, const struct tm_job_pools *pools)
+static int find_wanted(const struct tm_job *job, struct tm_job_pools *pools, struct tm_error *e)
 {
+    const struct tm_job_fleet *fleet = &job->fleet;
     int64_t most = 0, sums[TM_POOLS_MAX] = {0};
     for (int i = 0; i < pools->pools.count; i++) {
         int64_t *sum = &sums[pools->list[i].group];
@@ -204,7 +234,13 @@ static int wanted(const struct tm_job_fleet *fleet, const struct tm_job_pools *p
         if (*sum > most) most = *sum;
     }
     int64_t asked = fleet->limit > 0 ? fleet->limit : most;
-    return (int)(asked < TM_LAYOUT_INSTANCES_MAX ? asked : TM_LAYOUT_INSTANCES_MAX);
+    if (asked > TM_LAYOUT_INSTANCES_MAX)
+        return tm_job_wrong(
+            job, "fleet.limit", e,
+            "expected at most %d instances, got %lld (where it is not written: all that the pools have)",
+            TM_LAYOUT_INSTANCES_MAX, (long long)asked);
+    pools->wanted = (int)asked;
+    return 0;
 }
 
 static int by_time(const void *a, const void *b)
@@ -262,28 +298,80 @@ int tm_job_pools__init(struct tm_env *env, const struct tm_job *job, struct tm_a
         rc = add_pool(env, job, i, &catalog, arena, out, e);
     tm_catalog_deinit(&catalog);
     if (rc != 0) return rc;
-    out->pools = (struct tm_sim_pools){.list = out->list, .count = (int)count};
+    size_t trains = tm_job_fleet_trainers(&job->fleet);
+    out->pools = (struct tm_sim_pools){.list = out->list, .count = (int)trains, .keeper_count = (int)(count - trains)};
     int groups[TM_POOLS_MAX];
     make_groups(&job->fleet, groups);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         out->list[i].group = groups[i];
-    out->wanted = wanted(&job->fleet, out);
+        out->list[i].region = region_of(&job->fleet, i);
+    }
+    rc = find_wanted(job, out, e);
+    if (rc != 0) return rc;
     bool spot = false;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < trains; i++)
         spot = spot || out->list[i].market == TM_POOL_SPOT;
     if (!spot)
         return tm_error_set(e, TM_EINPUT, "%s: fleet.pools: none is spot; there is nothing to choose", job->file);
     return list_times(out, e);
 }
 
-double tm_job_pools__egress_usd(const struct tm_job_fleet *fleet, double state_bytes)
+int tm_job_pools__copy(const struct tm_job_pools *pools, struct tm_job_pools *out, struct tm_error *e)
+{
+    *out = *pools;
+    tm_trace_init(&out->times);
+    for (size_t i = 0; i < TM_POOLS_MAX; i++)
+        tm_trace_init(&out->traces[i]);
+    out->pools.list = out->list;
+    int rc = tm_trace_copy(&pools->times, &out->times, e);
+    for (int i = 0; rc == 0 && i < tm_job_pools__all(pools); i++) {
+        if (pools->list[i].trace == NULL) continue;
+        rc = tm_trace_copy(&pools->traces[i], &out->traces[i], e);
+        out->list[i].trace = &out->traces[i];
+    }
+    return rc;
+}
+
+int tm_job_pools__count_workers(struct tm_job_pools *pools, int each, struct tm_error *e)
+{
+    int rc = 0;
+    if (each <= 1) return 0;
+    for (int i = 0; rc == 0 && i < tm_job_pools__all(pools); i++) {
+        pools->list[i].limit *= each;
+        pools->list[i].price_usd_h /= each;
+        rc = tm_trace_multiply(&pools->traces[i], each, e);
+    }
+    pools->pools.workers_each = each;
+    return rc;
+}
+
+static bool has_regions(const struct tm_job_fleet *fleet)
 {
     size_t count = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
     for (size_t i = 1; i < count; i++)
-        if (!same(pools[i].cloud, pools[0].cloud) || !same(pools[i].region, pools[0].region))
-            return state_bytes / 1e9 * EGRESS_USD_GB;
-    return 0;
+        if (!same(pools[i].cloud, pools[0].cloud) || !same(pools[i].region, pools[0].region)) return true;
+    return false;
+}
+
+static double region_usd(const struct tm_job_fleet *fleet, double bytes)
+{
+    int64_t said = fleet->region_usd_gb_millionths;
+    return bytes / 1e9 * (said >= 0 ? (double)said / 1e6 : REGION_USD_GB);
+}
+
+double tm_job_pools__egress_usd(const struct tm_job_fleet *fleet, double state_bytes)
+{
+    return has_regions(fleet) ? region_usd(fleet, state_bytes) : 0;
+}
+
+/* Each region beyond the first sends its sum, and gets that of all, once a step. */
+struct tm_far tm_job_pools__far(const struct tm_job_fleet *fleet, double gradient_bytes, double batch)
+{
+    double gbit_s = fleet->region_gbit_s > 0 ? fleet->region_gbit_s : REGION_GBIT_S;
+    if (!fleet->across_regions || !has_regions(fleet) || batch <= 0) return (struct tm_far){0};
+    return (struct tm_far){.sample_s = 2 * gradient_bytes * 8 / (gbit_s * 1e9) / batch,
+                           .sample_usd = region_usd(fleet, 2 * gradient_bytes) / batch};
 }
 
 double tm_run_work__state_bytes(const struct tm_run_work *work)
@@ -294,25 +382,36 @@ double tm_run_work__state_bytes(const struct tm_run_work *work)
     return bytes;
 }
 
+double tm_run_work__gradient_bytes(const struct tm_run_work *work)
+{
+    double params = 0;
+    for (uint32_t i = 0; i < work->layers; i++)
+        params += work->layer_params[i];
+    return params * GRADIENT_BYTES;
+}
+
 struct tm_sim_options tm_job_pools__sim_options(const struct tm_run_settings *settings,
                                                 const struct tm_job_pools *pools, double samples)
 {
     const struct tm_job *job = &settings->job;
     int64_t end_ms = pools->times.end_ms;
-    return (struct tm_sim_options){.to_ms =
-                                       job->fleet.to_ms > 0 && job->fleet.to_ms < end_ms ? job->fleet.to_ms : end_ms,
-                                   .interval_s = INTERVAL_S,
-                                   .horizon = HORIZON,
-                                   .notice_s = (double)job->fleet.notice_ms / 1000,
-                                   .seed = (uint64_t)job->fleet.seed,
-                                   .spot_usd_h = NAN,
-                                   .on_demand_usd_h = NAN,
-                                   .samples_total = samples,
-                                   .deadline_s = (double)job->deadline_ms / 1000,
-                                   .budget_usd = (double)job->budget_usd_millionths / 1e6,
-                                   .workers_min = (int)job->fleet.workers_min,
-                                   .live = true,
-                                   .pools = &pools->pools};
+    return (struct tm_sim_options){
+        .to_ms = job->fleet.to_ms > 0 && job->fleet.to_ms < end_ms ? job->fleet.to_ms : end_ms,
+        .interval_s = INTERVAL_S,
+        .horizon = HORIZON,
+        .notice_s = (double)job->fleet.notice_ms / 1000,
+        .seed = (uint64_t)job->fleet.seed,
+        .spot_usd_h = NAN,
+        .on_demand_usd_h = NAN,
+        .samples_total = samples,
+        .deadline_s = (double)job->deadline_ms / 1000,
+        .budget_usd = (double)job->budget_usd_millionths / 1e6,
+        .workers_min = (int)(pools->pools.workers_each > 1 ? job->fleet.workers_min
+                                                           : tm_job_fleet_by_instance(&job->fleet).workers_min),
+        .workers_each = pools->pools.workers_each,
+        .rent = (enum tm_fleet_rent)job->fleet.rent,
+        .live = true,
+        .pools = &pools->pools};
 }
 
 void tm_job_pools__deinit(struct tm_job_pools *pools)

@@ -90,12 +90,13 @@ static int put_on_demand(struct tm_job_simulation *simulation, struct tm_error *
 /* The whole job, as far as its trace goes and, after that, on what there is then. */
 static int set_options(struct tm_job_simulation *simulation, struct tm_error *e)
 {
-    const struct tm_run_settings *settings = &simulation->settings;
-    const struct tm_job_fleet *fleet = &settings->job.fleet;
+    struct tm_run_settings settings = simulation->settings; /* borrows */
+    const struct tm_job_fleet *fleet = &settings.job.fleet;
+    if (simulation->plan.planned) settings.job.fleet = tm_job_fleet_by_instance(fleet); /* as its layouts are */
     int rc = tm_trace_multiply(&simulation->plan.trace, tm_job_fleet_workers_each(fleet), e);
     if (rc != 0) return rc;
     simulation->options =
-        tm_run__sim_options(settings, &simulation->plan.work, simulation->layouts, &simulation->plan.trace);
+        tm_run__sim_options(&settings, &simulation->plan.work, simulation->layouts, &simulation->plan.trace);
     if (simulation->drawn_on_demand) simulation->options.anchors = 0;
     if (fleet->pools.count == 0) return 0; /* as the judge of planned fleets has them */
     if (fleet->on_demand_trains == 0) simulation->options.anchors = 0;
@@ -142,8 +143,11 @@ static int make_planned(struct tm_env *env, struct tm_job_simulation *simulation
     simulation->layouts = &simulation->predicted.layouts;
     simulation->cost = &simulation->predicted.cost;
     simulation->options.samples_total = planned->request.job.samples;
-    double bytes = tm_model_totals(&planned->model).params * 4 * (1 + planned->model.optimizer_states);
+    double bytes = tm_model_totals(&planned->model).trained_params * 4 * (1 + planned->model.optimizer_states);
     simulation->pools->pools.move_usd = tm_job_pools__egress_usd(&simulation->settings.job.fleet, bytes);
+    simulation->pools->pools.far =
+        tm_job_pools__far(&simulation->settings.job.fleet, tm_model_totals(&planned->model).trained_params * 4,
+                          planned->request.supply.batch);
     int count = simulation->layouts->instances_max;
     double first = simulation->layouts->list[simulation->layouts->best[count]].samples_per_s;
     return tm_pool_speeds__find(env, &simulation->settings, count, first, simulation->pools, e);
@@ -166,8 +170,12 @@ static int make_here(struct tm_env *env, const char *dir, struct tm_arena *arena
     simulation->cost = &simulation->here.job.cost;
     for (int i = 0; i < simulation->pools->pools.count; i++)
         simulation->pools->list[i].start_s += tm_job_pools__join_s(&settings->job.fleet, simulation->cost);
+    rc = tm_job_pools__count_workers(simulation->pools, (int)tm_job_fleet_workers_each(&settings->job.fleet), e);
+    if (rc != 0) return rc;
     simulation->options.samples_total = (double)settings->job.steps * (double)work->batch;
     simulation->pools->pools.move_usd = tm_job_pools__egress_usd(&settings->job.fleet, tm_run_work__state_bytes(work));
+    simulation->pools->pools.far =
+        tm_job_pools__far(&settings->job.fleet, tm_run_work__gradient_bytes(work), (double)work->batch);
     return 0;
 }
 

@@ -289,6 +289,7 @@ static int try_all(struct join *j, const volatile int *terminating, struct tm_er
     for (int unheard = 0; unheard < TRIES;) {
         if (*terminating != 0) return tm_error_set(e, TM_ECANCELED, "this machine goes before it could join");
         rc = enrol(j, &own);
+        if (rc == 0) rc = fetch_job(j, &own); /* a connection that is lost meanwhile: all again, with the same key */
         if (rc != -(int)TM_EBUSY && rc != -(int)TM_EIO) break;
         unheard = rc == -(int)TM_EIO ? unheard + 1 : 0;
         if (!told) tm_log(TM_LOG_WARN, "waiting to join: %s", own.text);
@@ -296,7 +297,7 @@ static int try_all(struct join *j, const volatile int *terminating, struct tm_er
         j->env->sleep_ms(j->env, BETWEEN_MS);
     }
     if (rc != 0 && e != NULL) *e = own;
-    return rc == 0 ? fetch_job(j, e) : rc;
+    return rc;
 }
 
 int tm_join__run(struct tm_env *env, const char *ticket, const volatile int *terminating, struct tm_arena *arena,

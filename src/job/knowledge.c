@@ -7,6 +7,7 @@
 #include "workload/memory.h"
 #include "workload/shipped_profiles.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,28 +42,47 @@ int tm_knowledge__group(const struct tm_catalog *catalog, const struct tm_instan
     return rc;
 }
 
+/* Is this the whole of a word of the file's name? The A10 of a100_steps.csv is none, the L4 of my-l4-steps.csv is. */
+static bool names_gpu(const char *file, const char *gpu)
+{
+    size_t length = strlen(gpu);
+    for (const char *at = strcasestr(file, gpu); at != NULL; at = strcasestr(at + 1, gpu)) {
+        bool begins = at == file || !isalnum((unsigned char)at[-1]);
+        if (begins && !isalnum((unsigned char)at[length])) return true;
+    }
+    return false;
+}
+
+/* The GPU of steps that do not name theirs: the one that was asked for, else the longest name that the file's name has,
+ * else that of a step that names it. */
 static int profile_gpu(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
                        const char *asked, struct tm_gpu_figures *out, struct tm_error *e)
 {
-    if (asked == NULL && profile->step_count > 0 && profile->steps[0].gpu[0] != '\0') asked = profile->steps[0].gpu;
-    for (size_t i = 0; asked == NULL && i < catalog->gpu_count; i++) {
-        if (strcasestr(tm_path_base(path), catalog->gpus[i].name) != NULL) asked = catalog->gpus[i].name;
+    const char *file = tm_path_base(path);
+    if (asked != NULL) return tm_knowledge__gpu(catalog, asked, out, e);
+    for (size_t i = 0; i < catalog->gpu_count; i++) {
+        const char *name = catalog->gpus[i].name;
+        if (names_gpu(file, name) && (asked == NULL || strlen(name) > strlen(asked))) asked = name;
     }
-    return tm_knowledge__gpu(catalog, asked != NULL ? asked : "H200", out, e);
+    for (size_t i = 0; asked == NULL && i < profile->step_count; i++)
+        if (profile->steps[i].gpu[0] != '\0') asked = profile->steps[i].gpu;
+    if (asked != NULL) return tm_knowledge__gpu(catalog, asked, out, e);
+    return tm_error_set(e, TM_EUSAGE, "%s: neither its rows nor its name say which GPU it was measured on; %s", path,
+                        "give it: --gpu H200 (of a profile to learn from: --profile-gpu)");
 }
 
 int tm_knowledge_step_gpus(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
                            const char *asked, struct tm_gpu_figures **out, struct tm_error *e)
 {
-    struct tm_gpu_figures unnamed;
-    int rc = profile_gpu(catalog, profile, path, asked, &unnamed, e);
-    if (rc != 0) return rc;
+    struct tm_gpu_figures unnamed = {.name = NULL};
+    int rc = 0;
     struct tm_gpu_figures *gpus = tm_calloc(profile->step_count + 1, sizeof *gpus);
     if (gpus == NULL) return tm_error_nomem(e);
     for (size_t i = 0; rc == 0 && i < profile->step_count; i++) {
         const char *name = profile->steps[i].gpu;
+        if (name[0] == '\0' && unnamed.name == NULL) rc = profile_gpu(catalog, profile, path, asked, &unnamed, e);
         gpus[i] = unnamed;
-        if (asked == NULL && name[0] != '\0') rc = tm_knowledge__gpu(catalog, name, &gpus[i], e);
+        if (rc == 0 && name[0] != '\0') rc = tm_knowledge__gpu(catalog, name, &gpus[i], e);
     }
     if (rc == 0) {
         *out = gpus;
@@ -150,27 +170,48 @@ static bool has_fused_attention(const struct tm_model *model)
     return false;
 }
 
+/* Do the shipped profiles have a network of this model that stored its scores? */
+static bool ships_scores(const struct tm_profile *shipped, const char *model)
+{
+    size_t length = strlen(model);
+    for (size_t i = 0; i < shipped->network_count; i++) {
+        const char *known = shipped->networks[i].model;
+        if (strncmp(known, model, length) == 0 && strcmp(known + length, ";attention=plain") == 0) return true;
+    }
+    return false;
+}
+
+/* Notes a want of memory, so that it is not taken for a network that nobody knows. */
+static bool is_found(struct tm_knowledge_names *names, int rc)
+{
+    names->no_memory = names->no_memory || rc == -(int)TM_ENOMEM;
+    return rc == 0;
+}
+
 bool tm_knowledge_step_model(void *context, const struct tm_profile_step *step, struct tm_model *model)
 {
-    const struct tm_knowledge_names *names = context;
+    struct tm_knowledge_names *names = context;
     const char *own = NULL;
     char name[128];
-    char spec[256];
+    char spec[512];
     const char *given = tm_profile_model_name(names->profile, step->network);
     const char *compiled = step->compile != 0 ? ";compile=1" : "";
     if (given[0] != '\0') {
         (void)snprintf(spec, sizeof spec, "%s%s", given, compiled);
-        return tm_model_load(names->env, spec, model, NULL) == 0 ||
-               tm_model_load(names->env, given, model, NULL) == 0; /* a file's model has no such key */
+        if (is_found(names, tm_model_load(names->env, spec, model, NULL))) return true;
+        if (names->no_memory) return false;
+        return is_found(names, tm_model_load(names->env, given, model, NULL)); /* a file's model has no such key */
     }
     if (tm_profile_choose(names->profile, "", step->network, &own, NULL) == 0 &&
-        tm_profile_model(names->profile, "", own, model, NULL) == 0)
+        is_found(names, tm_profile_model(names->profile, "", own, model, NULL)))
         return true;
-    if (!find_shipped(step->network, name) || tm_model_load(names->env, name, model, NULL) != 0) return false;
+    if (names->no_memory || !find_shipped(step->network, name)) return false;
+    if (!is_found(names, tm_model_load(names->env, name, model, NULL))) return false;
     if (!has_fused_attention(model)) return true;
-    bool plain = stores_scores(names->profile, step->network, model);
+    bool plain = names->shipped != NULL ? ships_scores(names->shipped, name)
+                                        : stores_scores(names->profile, step->network, model);
     (void)snprintf(spec, sizeof spec, "%s;attention=%s%s", name, plain ? "plain" : "fused", compiled);
-    return tm_model_load(names->env, spec, model, NULL) == 0;
+    return is_found(names, tm_model_load(names->env, spec, model, NULL));
 }
 
 void tm_knowledge_init(struct tm_knowledge *knowledge)
@@ -292,10 +333,10 @@ struct cells {
     size_t count;
 };
 
-static void add_cells(struct tm_env *env, const struct tm_catalog *catalog, const struct tm_profile *profile,
-                      const struct tm_gpu_figures *unnamed, struct cells *out)
+static int add_cells(struct tm_env *env, const struct tm_catalog *catalog, const struct tm_profile *profile,
+                     const struct tm_gpu_figures *unnamed, struct cells *out, struct tm_error *e)
 {
-    struct tm_knowledge_names names = {env, profile};
+    struct tm_knowledge_names names = {.env = env, .profile = profile};
     struct tm_model model;
     for (size_t i = 0; i < profile->step_count; i++) {
         const struct tm_profile_step *step = &profile->steps[i];
@@ -307,10 +348,13 @@ static void add_cells(struct tm_env *env, const struct tm_catalog *catalog, cons
             cell.network = tm_network_of(model.layers, model.layer_count);
             cell.network.recompute = step->recompute != 0;
             cell.network.compiled = step->compile != 0;
+            cell.network.channels_last = model.channels_last;
             out->cells[out->count++] = cell;
         }
         tm_model_deinit(&model);
+        if (names.no_memory) return tm_error_nomem(e);
     }
+    return 0;
 }
 
 /* Learns from the shipped profiles and, where there is one, the user's. */
@@ -325,8 +369,8 @@ static int learn_cells(struct tm_env *env, const struct tm_catalog *catalog, con
     size_t most = shipped.step_count + (user != NULL ? user->step_count : 0) + 1;
     if (rc == 0) cells.cells = tm_calloc(most, sizeof *cells.cells);
     if (rc == 0 && cells.cells == NULL) rc = tm_error_nomem(e);
-    if (rc == 0) add_cells(env, catalog, &shipped, &nameless, &cells);
-    if (rc == 0 && user != NULL) add_cells(env, catalog, user, unnamed, &cells);
+    if (rc == 0) rc = add_cells(env, catalog, &shipped, &nameless, &cells, e);
+    if (rc == 0 && user != NULL) rc = add_cells(env, catalog, user, unnamed, &cells, e);
     if (rc == 0) rc = tm_compute_learn(cells.cells, cells.count, out, e);
     tm_free(cells.cells);
     tm_profile_deinit(&shipped);

@@ -70,8 +70,8 @@ int tm_knowledge__group(const struct tm_catalog *catalog, const struct tm_instan
 int tm_knowledge_prices(const struct tm_catalog *catalog, const char *instance, const char *remedy, double *spot_usd_h,
                         double *on_demand_usd_h, struct tm_error *e);
 
-/* The GPU of each step of a profile: the one that was asked for, else that of its row, else that of the first row, else
- * one whose name is in the file's name, else H200. The caller frees them (base/alloc.h). */
+/* The GPU of each step of a profile: that of its row, else the one that was asked for, else the longest whose name is
+ * in the file's name, else that of another row. -TM_EUSAGE: nobody says it. The caller frees them (base/alloc.h). */
 int tm_knowledge_step_gpus(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
                            const char *asked, struct tm_gpu_figures **out, struct tm_error *e);
 
@@ -79,11 +79,13 @@ int tm_knowledge_step_gpus(const struct tm_catalog *catalog, const struct tm_pro
 struct tm_knowledge_names {
     struct tm_env *env;
     const struct tm_profile *profile;
+    const struct tm_profile *shipped; /* nothing of the profile's measurements may be used: what ships tells; or NULL */
+    bool no_memory;                   /* set where a network was not found for want of memory */
 };
 
 /* The model of a step of a profile; context is a struct tm_knowledge_names. Names may carry the context length behind
- * the model's name: gpt2-124m-1024. Profiles do not say how attention was computed: where the measured memory shows
- * that scores were stored, they were. */
+ * the model's name: gpt2-124m-1024. Where a profile does not say how attention was computed, its measured memory shows
+ * whether scores were stored; where that may not be used, they were if they were in the shipped steps of that model. */
 bool tm_knowledge_step_model(void *context, const struct tm_profile_step *step, struct tm_model *model);
 
 /* What the shipped profiles teach, and nothing else. */

@@ -3,6 +3,8 @@
 #include "base/address.h"
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/number.h"
+#include "cloud/aws_coordinator.h"
 #include "job/bucket_result.h"
 #include "job/job_engine.h"
 #include "job/job_pools.h"
@@ -15,6 +17,7 @@
 #include <assert.h>
 #include <string.h>
 
+enum { KEEP_LIMIT_MS = 120000, KEEP_AGAIN_MS = 3000 };
 enum { SAVE_LIMIT_MS = 60000, CHAOS_BEGIN_MS = 1000, CHAOS_LASTING_MS = 2000 };
 
 /* ---- the cloud ---- */
@@ -33,7 +36,7 @@ static int make_pools(struct tm_launch *launch, struct tm_error *e)
 {
     const struct tm_job_pools *pools = launch->request.plan->pools;
     int rc = 0;
-    for (int i = 0; rc == 0 && pools != NULL && i < pools->pools.count; i++) {
+    for (int i = 0; rc == 0 && pools != NULL && i < tm_job_pools__all(pools); i++) {
         const struct tm_trace *trace = pools->list[i].trace;
         struct tm_trace *out = &launch->pool_traces[launch->pool_count++];
         tm_job_pools__describe(pools, &launch->request.settings->job.fleet, i, &launch->pools[i]);
@@ -85,7 +88,7 @@ static void find_addresses(struct tm_launch *launch)
     const struct tm_provider *provider = tm_provider_of(&settings->job);
     (void)snprintf(cloud_host, sizeof cloud_host, "127.0.0.1"); /* where those who join from elsewhere do not go */
     if (provider->host != NULL) provider->host(launch->cloud, cloud_host);
-    const char *usual = provider->joins ? "0.0.0.0" : cloud_host;
+    const char *usual = provider->joins ? tm_provider__any_host(launch->env) : cloud_host;
     tm_address_of_host(settings->listen != NULL ? settings->listen : usual, "0", launch->listen);
     bool any = tm_address_split(launch->listen, host, port, NULL) == 0 && tm_host_is_any(host);
     const char *told = settings->advertise != NULL ? settings->advertise : any ? cloud_host : "";
@@ -99,6 +102,19 @@ static int name_call(struct tm_launch *launch, const char **out, struct tm_error
     if (request->call == NULL) return 0;
     *out = tm_arena_printf(request->arena, "TIDEMILL_RUN_COMMAND=%s", request->call);
     return *out == NULL ? tm_error_nomem(e) : 0;
+}
+
+/* What the VM was told that this runs on; 0: nothing. */
+static double own_number(struct tm_env *env, const char *name)
+{
+    const char *text = env->variable(env, name);
+    double number = 0;
+    return text != NULL && tm_number_double(text, strlen(text), &number) && number > 0 ? number : 0;
+}
+
+double tm_launch_own_usd_h(struct tm_env *env)
+{
+    return own_number(env, TM_OWN_USD_H);
 }
 
 static int start(struct tm_launch *launch, struct tm_error *e)
@@ -130,6 +146,8 @@ static int start(struct tm_launch *launch, struct tm_error *e)
                    .tls_folder = tm_run_settings_tls(settings) ? launch->tls_dir : NULL,
                    .job = settings->number,
                    .speed = settings->job.fleet.speed,
+                   .own_usd_h = tm_launch_own_usd_h(launch->env),
+                   .own_since_ms = (int64_t)(own_number(launch->env, TM_OWN_SINCE) * 1000),
                    .before = launch->account},
         .program = launch->request.program,
         .mark = launch->owner.mark,
@@ -314,11 +332,13 @@ int tm_launch_status(struct tm_launch *launch, struct tm_run_status *out, struct
     return tm_run_record_status(launch->request.dir, out, e);
 }
 
-/* Of a job that was stopped there is a result if its last step is in files: not where it was cut short. */
+/* Of a job that was stopped there is a result if its last step is in files: not where it was cut short, or before its
+ * first copy set. */
 static bool has_result(const struct tm_launch *launch, const struct tm_run_status *status)
 {
     const struct tm_job_engine *engine = tm_job_engine_of(&launch->request.settings->job);
     if (engine->result == NULL || status->state == TM_JOB_FINISHED) return engine->result != NULL;
+    if (status->durable == 0) return false;
     bool whole = status->committed > 0 && status->durable == status->committed;
     return status->state == TM_JOB_STOPPED && (engine->proves_steps || whole);
 }
@@ -356,14 +376,46 @@ static int keep_summary(struct tm_launch *launch, const struct tm_run_status *st
     return rc;
 }
 
-int tm_launch_keep(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e)
+static void tell_no_weights(const struct tm_launch *launch, const struct tm_run_status *status)
+{
+    if (status->state != TM_JOB_STOPPED || tm_job_engine_of(&launch->request.settings->job)->result == NULL) return;
+    if (status->durable == 0)
+        tm_log(TM_LOG_WARN, "there are no weights yet: the job was stopped before its first copy set was complete");
+}
+
+static int keep_once(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e)
 {
     int rc = has_result(launch, status) ? keep_result(launch, status, e) : 0;
-    keep_costs(launch);
+    tell_no_weights(launch, status);
     if (rc == 0) rc = keep_summary(launch, status, e);
     if (rc == 0) rc = tm_run_report_write(launch->env, launch->request.dir, NULL, e); /* the summary has the hash */
     if (rc == 0 && launch->home != NULL)
         rc = tm_bucket_result__bring(launch->env, launch->request.dir, launch->place, e);
+    return rc;
+}
+
+/* A VM of its own goes with the run, and with it what is not in the bucket by then. The bucket, or the service that has
+ * the VM's credentials, may be away for a moment: they are asked again. */
+static int keep(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e)
+{
+    struct tm_env *env = launch->env;
+    struct tm_error own = {.text = ""};
+    bool goes = own_number(env, TM_OWN_SINCE) > 0;
+    int64_t end_ns = env->monotonic_ns(env) + KEEP_LIMIT_MS * 1000000LL;
+    int rc = keep_once(launch, status, &own);
+    while (goes && rc != 0 && env->monotonic_ns(env) < end_ns) {
+        tm_log(TM_LOG_WARN, "the result is not kept yet: %s; once more", own.text);
+        env->sleep_ms(env, KEEP_AGAIN_MS);
+        rc = keep_once(launch, status, &own);
+    }
+    if (rc != 0 && e != NULL) *e = own;
+    return rc;
+}
+
+int tm_launch_keep(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e)
+{
+    keep_costs(launch);
+    int rc = keep(launch, status, e);
     int closed = tm_run_home_close(launch->home, rc == 0 ? e : NULL); /* last: whoever waits for its end finds all */
     launch->home = NULL;
     return rc == 0 ? closed : rc;

@@ -4,8 +4,8 @@
  *
  *     rc = tm_launch_create(env, &request, &launch, e);
  *     while (rc == 0 && !tm_launch_ended(launch)) rc = tm_launch_step(launch, 100, e);
- *     rc = tm_launch_close(launch, rc, e);
- *     if (rc == 0) rc = tm_launch_status(launch, &status, e);
+ *     int closed = tm_launch_close(launch, rc, e);
+ *     if (rc == 0) rc = tm_launch_status(launch, &status, e); // whatever `closed` says: there is a result
  *     if (rc == 0) rc = tm_launch_keep(launch, &status, e);
  *     tm_launch_destroy(launch); */
 #ifndef TM_JOB_LAUNCH_H
@@ -59,7 +59,7 @@ bool tm_launch_tell(struct tm_launch *launch, const char *where);
 /* How it ended, by the record; the caller owns what is in `out`. After close. */
 int tm_launch_status(struct tm_launch *launch, struct tm_run_status *out, struct tm_error *e);
 /* Keeps the weights (and fills in their hash), the costs as measured, the summary of a job that is over, and the
- * report; where its copies are in a bucket, there, too. */
+ * report; where its copies are in a bucket, there, too. On a VM that ends with the run it tries for some minutes. */
 int tm_launch_keep(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e);
 
 /* ---- before it: what is in a state folder ---- */
@@ -77,5 +77,8 @@ bool tm_launch_has_work(struct tm_env *env, const char *dir);
 /* Nothing that lasts is thrown away unasked: not an unfinished run, not the copy sets of one that failed, not the
  * weights of one that is finished. -TM_EEXISTS says which it is, and what to do. */
 int tm_launch_may_clear(struct tm_env *env, const char *dir, struct tm_error *e);
+
+/* What the VM costs an hour that this runs on, if it was rented for the run; else 0. */
+double tm_launch_own_usd_h(struct tm_env *env);
 
 #endif

@@ -105,7 +105,8 @@ static int learn(struct tm_env *env, const struct tm_job *job, struct tm_arena *
 double tm_planned_times(const struct tm_model *model, int64_t checkpoint_ms, int64_t restart_ms,
                         struct tm_expect_job *out)
 {
-    double state_bytes = tm_model_totals(model).params * 4 * (1 + model->optimizer_states);
+    /* Frozen weights are where they came from: copies are of what training changes. */
+    double state_bytes = tm_model_totals(model).trained_params * 4 * (1 + model->optimizer_states);
     out->checkpoint_s = checkpoint_ms > 0 ? (double)checkpoint_ms / 1000 : state_bytes / COPY_BYTES_S;
     out->restart_s = out->rejoin_s = restart_ms >= 0 ? (double)restart_ms / 1000 : RESTART_S;
     out->startup_s = STARTUP_S;
@@ -133,7 +134,7 @@ static void fill_job(const struct tm_job *job, struct tm_planned_fleet *out)
     request->budget_usd = job->budget_usd_millionths > 0 ? (double)job->budget_usd_millionths / 1e6 : INFINITY;
     request->max_usd_h = INFINITY;
     request->min_probability = job->probability;
-    request->workers_min = (int)job->fleet.workers_min;
+    request->workers_min = (int)tm_job_fleet_by_instance(&job->fleet).workers_min; /* what is planned are instances */
     request->market = tm_job_wants_spot(job) ? TM_PLAN_SPOT_ONLY : TM_PLAN_MIXED;
 }
 
@@ -194,7 +195,7 @@ static int fill(struct tm_env *env, const struct tm_run_settings *settings, stru
     out->judge.catalog = &out->catalog;
     out->judge.lives_ms = out->lives_ms;
     out->judge.policy = job->policy;
-    out->asked = job->fleet;
+    out->asked = tm_job_fleet_by_instance(&job->fleet);
     out->judge.asked = &out->asked;
     out->judge.no_losses = settings->no_losses;
     out->judge.seed = (uint64_t)job->fleet.seed;

@@ -1,5 +1,6 @@
 #include "job/pool_lives.h"
 
+#include "job/provider.h"
 #include "market/catalog.h"
 #include "market/risk.h"
 #include "market/starts.h"
@@ -49,17 +50,44 @@ static int locate(struct tm_job *job, struct tm_error *e)
     return rc;
 }
 
-/* The queue of a partition, as it was lately. */
-static int fill_waits(struct tm_env *env, struct tm_job *job, struct tm_error *e)
+/* ---- how long one waits for them ---- */
+
+/* Where this pool's instances come from; NULL: from nowhere that was ever waited for. */
+static const char *cloud_of(const struct tm_job *job, const char *said)
 {
-    struct tm_job_pool *pools = job->fleet.pools.items;
+    const struct tm_provider *provider = tm_provider_of(job);
+    return said != NULL ? said : provider->emulates ? NULL : provider->name;
+}
+
+static int ask_start(struct tm_env *env, const struct tm_job *job, const struct tm_job_pool *pool, int64_t *start_ms,
+                     struct tm_error *e)
+{
+    double wait_s = NAN;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < job->fleet.pools.count; i++) {
-        double wait_s = NAN;
-        if (pools[i].partition == NULL || pools[i].start_ms >= 0) continue;
-        rc = tm_starts_ask(env, "slurm", pools[i].partition, &wait_s, e);
-        if (rc == 0 && !isnan(wait_s)) pools[i].start_ms = llround(wait_s * 1000);
-    }
+    const char *cloud = cloud_of(job, pool->cloud);
+    const char *zone = pool->zone != NULL ? pool->zone : pool->region != NULL ? pool->region : "";
+    if (pool->partition != NULL)
+        rc = tm_starts_ask(env, "slurm", pool->partition, &wait_s, e);
+    else if (cloud != NULL && pool->instance != NULL && pool->instance[0] != '\0')
+        rc = tm_starts_ask_type(env, cloud, pool->instance, zone, &wait_s, e);
+    if (rc == 0 && !isnan(wait_s)) *start_ms = llround(wait_s * 1000);
+    return rc;
+}
+
+int tm_pool_lives__fill_starts(struct tm_env *env, struct tm_job *job, struct tm_error *e)
+{
+    struct tm_job_fleet *fleet = &job->fleet;
+    struct tm_job_pool *pools = fleet->pools.items;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < fleet->pools.count; i++)
+        if (pools[i].start_ms < 0) rc = ask_start(env, job, &pools[i], &pools[i].start_ms, e);
+    bool keeps = fleet->anchor_instance != NULL && fleet->anchor_instance[0] != '\0';
+    struct tm_job_pool spot = {.instance = fleet->instance};
+    struct tm_job_pool on_demand = {.instance = keeps ? fleet->anchor_instance : fleet->instance};
+    if (rc == 0 && fleet->spot_start_ms == 0 && !tm_job_says(job, "fleet.spot_start"))
+        rc = ask_start(env, job, &spot, &fleet->spot_start_ms, e);
+    if (rc == 0 && !tm_job_says(job, "fleet.on_demand_start"))
+        rc = ask_start(env, job, &on_demand, &fleet->on_demand_start_ms, e);
     return rc;
 }
 
@@ -72,8 +100,8 @@ int tm_pool_lives__fill(struct tm_env *env, struct tm_job *job, struct tm_error 
     struct tm_job_pool *pools = job->fleet.pools.items;
     for (size_t i = 0; i < count; i++)
         any = any || is_open(&job->fleet, &pools[i]);
-    int rc = fill_waits(env, job, e);
-    if (rc == 0 && any) rc = locate(job, e);
+    int rc = any ? locate(job, e) : 0;
+    if (rc == 0) rc = tm_pool_lives__fill_starts(env, job, e);
     if (rc != 0 || !any) return rc;
     tm_catalog_init(&catalog);
     tm_risk_init(&risk);

@@ -44,6 +44,7 @@ struct tm_provider {
     int instances_max; /* at a time */
     bool emulates;     /* instances follow a trace, at a replay speed, with faults and links as one likes; else time is
                         * real, and what happens, happens */
+    bool typed;        /* instances are of types that the catalogue knows: one has a worker for each of its GPUs */
     bool by_resources; /* it chooses instance types by the job's resources: they need not name one */
     bool joins;        /* instances are other machines: their agents join by tickets, over TLS, and share no folder */
     bool leaves_early; /* an instance with a notice goes as soon as nothing needs it: somebody waits for its place */
@@ -53,6 +54,10 @@ struct tm_provider {
     int (*settle)(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e);
     /* What it cannot be, as -TM_EINPUT, before anything is rented. NULL: it can be anything. */
     int (*check)(const struct tm_run_settings *settings, const char *place, struct tm_error *e);
+    /* What a spot instance of this type costs now in this zone, or ("") where it is cheapest of where the job runs;
+     * NaN: nobody says. NULL: there is nobody to ask. */
+    int (*spot_price)(struct tm_env *env, const struct tm_run_settings *settings, const char *type, const char *zone,
+                      double *out_usd_h, struct tm_error *e);
     /* The caller owns the cloud (its `destroy`). What an earlier program of this run left is adopted or ended here. */
     int (*open)(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
                 struct tm_error *e);
@@ -71,8 +76,19 @@ int tm_provider_settle(struct tm_env *env, struct tm_run_settings *settings, con
 /* The provider's `check`. */
 int tm_provider_check(const struct tm_run_settings *settings, const char *place, struct tm_error *e);
 
+/* Fills in spot prices that the job does not say: those of now, where the provider knows them. The catalogue's stay
+ * where it cannot be asked, with a warning. Waits. */
+int tm_provider_ask_prices(struct tm_env *env, struct tm_run_settings *settings, struct tm_error *e);
+
 /* A file with a list of hosts (cloud/host_list.h), as fleet.hosts of the job. */
 int tm_provider_read_hosts(struct tm_env *env, const char *path, struct tm_job *job, struct tm_error *e);
+
+/* A job with hosts is on cloud hosts, unless another one was said, by option or in the file: that is refused.
+ * `cloud_given`: by option. */
+int tm_provider_heed_hosts(struct tm_job *job, bool cloud_given, struct tm_error *e);
+
+/* The host to listen on for machines of either family: "::", or "0.0.0.0" where this one has no IPv6. */
+const char *tm_provider__any_host(struct tm_env *env);
 
 /* For clouds whose instances join, with a struct tm_provider_request as context: whether an instance has, and a ticket
  * that is good for a day, because it may wait for capacity as long. */

@@ -1,5 +1,7 @@
 /* AWS as a provider: VMs of EC2 that join by tickets (cloud/aws_cloud.h). */
 #include "cloud/aws_cloud.h"
+#include "cloud/aws_coordinator.h"
+#include "cloud/aws_market.h"
 #include "job/provider_vms.h"
 
 #include <stdio.h>
@@ -27,6 +29,14 @@ static int check_aws(const struct tm_run_settings *settings, const char *place, 
     return tm_provider_vms__check(&kind, settings, place, e);
 }
 
+static int aws_spot_price(struct tm_env *env, const struct tm_run_settings *settings, const char *type,
+                          const char *zone, double *out_usd_h, struct tm_error *e)
+{
+    char region[64];
+    int rc = tm_provider_vms__region(&kind, &settings->job.fleet, settings->job.file, region, e);
+    return rc == 0 ? tm_aws_market_price(env, region[0] != '\0' ? region : NULL, type, zone, out_usd_h, e) : rc;
+}
+
 static int open_aws(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
                     struct tm_error *e)
 {
@@ -35,41 +45,25 @@ static int open_aws(struct tm_env *env, const struct tm_provider_request *reques
     struct tm_provider__vms *vms = NULL;
     int rc = tm_provider_vms__fill(&kind, env, request, &times, &vms, e);
     if (rc != 0) return rc;
-    const struct tm_vm_options *o = &vms->options;
-    struct tm_aws_options options = {.pools = o->pools,
-                                     .pool_count = o->pool_count,
+    const char *own_group = env->variable(env, TM_OWN_GROUP); /* that of the VM that this runs on */
+    struct tm_aws_options options = {.common = vms->options,
                                      .region = vms->region[0] != '\0' ? vms->region : NULL,
                                      .image = said->image,
                                      .subnet = said->subnet,
-                                     .security_group = said->security_group,
+                                     .security_group = said->security_group != NULL              ? said->security_group
+                                                       : own_group != NULL && *own_group != '\0' ? own_group
+                                                                                                 : NULL,
                                      .profile = said->instance_profile,
-                                     .disk_gb = (said->disk + 999999999) / 1000000000,
-                                     .job = o->job,
-                                     .owner = o->owner,
-                                     .run = o->run,
-                                     .bucket = o->bucket,
-                                     .prefix = o->prefix,
-                                     .program = o->program,
-                                     .variables = o->variables,
-                                     .setup = o->setup,
-                                     .state_dir = o->state_dir,
-                                     .log_dir = o->log_dir,
-                                     .id_first = o->id_first,
-                                     .account_ms = o->account_ms,
-                                     .poll_ms = o->poll_ms,
-                                     .silence_ms = o->silence_ms,
-                                     .life_ms = o->life_ms,
-                                     .start_ms = o->start_ms,
-                                     .ticket = o->ticket,
-                                     .has_joined = o->has_joined,
-                                     .context = o->context};
+                                     .disk_gb = (said->disk + 999999999) / 1000000000};
     return tm_aws_cloud_create(env, &options, out, e);
 }
 
 const struct tm_provider tm_provider__aws = {.name = "aws",
+                                             .typed = true,
                                              .about = "instances are VMs of EC2, rented on demand and spot",
                                              .instances_max = TM_AWS_INSTANCES_MAX,
                                              .joins = true,
                                              .settle = settle_aws,
                                              .check = check_aws,
+                                             .spot_price = aws_spot_price,
                                              .open = open_aws};

@@ -1,5 +1,6 @@
 /* Azure as a provider: VMs that join by tickets (cloud/azure_cloud.h). */
 #include "cloud/azure_cloud.h"
+#include "cloud/azure_market.h"
 #include "job/provider_vms.h"
 
 #include <stdio.h>
@@ -24,6 +25,18 @@ static int settle_azure(struct tm_env *env, struct tm_run_settings *settings, co
 static int check_azure(const struct tm_run_settings *settings, const char *place, struct tm_error *e)
 {
     return tm_provider_vms__check(&kind, settings, place, e);
+}
+
+static int azure_spot_price(struct tm_env *env, const struct tm_run_settings *settings, const char *type,
+                            const char *zone, double *out_usd_h, struct tm_error *e)
+{
+    const char *said = settings->job.fleet.azure.location;
+    char region[64];
+    (void)zone; /* the same in each zone of a location */
+    int rc = tm_provider_vms__region(&kind, &settings->job.fleet, settings->job.file, region, e);
+    const char *location = said != NULL ? said : region;
+    if (rc == 0 && location[0] == '\0') return tm_error_set(e, TM_EINPUT, "fleet.azure.location is not said");
+    return rc == 0 ? tm_azure_market_price(env, location, type, out_usd_h, e) : rc;
 }
 
 static int open_azure(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
@@ -52,9 +65,11 @@ static int open_azure(struct tm_env *env, const struct tm_provider_request *requ
 }
 
 const struct tm_provider tm_provider__azure = {.name = "azure",
+                                               .typed = true,
                                                .about = "instances are VMs of Azure, rented on demand and spot",
                                                .instances_max = TM_AZURE_INSTANCES_MAX,
                                                .joins = true,
                                                .settle = settle_azure,
                                                .check = check_azure,
+                                               .spot_price = azure_spot_price,
                                                .open = open_azure};

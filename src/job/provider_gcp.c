@@ -46,6 +46,7 @@ static int open_gcp(struct tm_env *env, const struct tm_provider_request *reques
 }
 
 const struct tm_provider tm_provider__gcp = {.name = "gcp",
+                                             .typed = true,
                                              .about = "instances are VMs of Google Cloud, rented on demand and spot",
                                              .instances_max = TM_GCP_INSTANCES_MAX,
                                              .joins = true,

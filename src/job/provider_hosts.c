@@ -1,6 +1,7 @@
 /* Hosts that one has, as a provider: fleet.hosts or --hosts, reached by ssh (cloud/hosts_cloud.h). */
 #include "job/provider.h"
 
+#include "base/address.h"
 #include "cloud/hosts_cloud.h"
 
 #include <assert.h>
@@ -72,6 +73,22 @@ int tm_provider_read_hosts(struct tm_env *env, const char *path, struct tm_job *
     return rc;
 }
 
+int tm_provider_heed_hosts(struct tm_job *job, bool cloud_given, struct tm_error *e)
+{
+    const char *cloud = tm_job_cloud_names[job->cloud];
+    if (job->fleet.hosts.count == 0 || strcmp(cloud, "hosts") == 0) return 0;
+    if (cloud_given || tm_job_says(job, "cloud"))
+        return tm_error_set(
+            e, TM_EUSAGE,
+            "hosts are given (--hosts, or hosts in the job file), but the cloud is %s; say cloud hosts, "
+            "or leave the hosts out",
+            cloud);
+    job->cloud = 0;
+    while (strcmp(tm_job_cloud_names[job->cloud], "hosts") != 0)
+        job->cloud++;
+    return 0;
+}
+
 static int settle_hosts(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e)
 {
     struct tm_job_fleet *fleet = &settings->job.fleet;
@@ -100,11 +117,22 @@ static int check_hosts(const struct tm_run_settings *settings, const char *place
     return 0;
 }
 
+/* Every address (0.0.0.0, [::]) says where to listen, not where one is reached. */
+static bool names_one(const char *listen)
+{
+    char address[TM_ADDRESS_MAX];
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    if (listen == NULL) return false;
+    tm_address_of_host(listen, "0", address);
+    return tm_address_split(address, host, port, NULL) != 0 || !tm_host_is_any(host);
+}
+
 static int ticket(void *context, uint64_t id, const char *host, char out[TM_HOSTS_TICKET_MAX], struct tm_error *e)
 {
     const struct tm_provider_request *request = context;
     const struct tm_run_settings *settings = request->settings;
-    bool said = settings->advertise != NULL || settings->listen != NULL || strcmp(host, "none") == 0;
+    bool said = settings->advertise != NULL || names_one(settings->listen) || strcmp(host, "none") == 0;
     const struct tm_ticket_for who = {.instance = id, .host = said ? NULL : host};
     static_assert((int)TM_HOSTS_TICKET_MAX >= (int)TM_TICKET_MAX, "a ticket has room");
     return request->ticket(request->office, &who, out, e);

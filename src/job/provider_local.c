@@ -101,6 +101,7 @@ static int check_local(const struct tm_run_settings *settings, const char *place
 }
 
 const struct tm_provider tm_provider__local = {.name = "local",
+                                               .typed = true,
                                                .about = "instances are processes on this machine",
                                                .instances_max = TM_LOCAL_INSTANCES_MAX,
                                                .emulates = true,

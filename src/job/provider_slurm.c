@@ -7,21 +7,52 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Nodes must reach the coordinator: by the name of this machine, unless something else is said. */
-static int listen_beyond(struct tm_env *env, struct tm_run_settings *settings, struct tm_error *e)
+enum { ADDRESS_BYTES = 256 };
+
+/* How nodes reach this machine: in a job of Slurm by the node's address, else by its name. */
+static int find_own(struct tm_env *env, struct tm_run_settings *settings, struct tm_error *e)
 {
+    char address[ADDRESS_BYTES];
     struct tm_text name;
-    if (settings->listen != NULL) return 0;
-    tm_text_init(&name, 256);
+    if (tm_slurm_own_address(env, address, sizeof address)) {
+        settings->advertise = tm_arena_strndup(&settings->job.arena, address, strlen(address));
+        return settings->advertise != NULL ? 0 : tm_error_nomem(e);
+    }
+    tm_text_init(&name, ADDRESS_BYTES);
     int rc = env->file_read(env, "/proc/sys/kernel/hostname", &name, e);
-    size_t length = strcspn(tm_text_string(&name), "\n");
-    if (rc == 0 && settings->advertise == NULL) {
+    if (rc == 0) {
+        size_t length = strcspn(tm_text_string(&name), "\n");
         settings->advertise = tm_arena_strndup(&settings->job.arena, tm_text_string(&name), length);
         if (settings->advertise == NULL) rc = tm_error_nomem(e);
     }
-    if (rc == 0) settings->listen = "0.0.0.0";
     tm_text_deinit(&name);
+    return rc;
+}
+
+/* Nodes must reach the coordinator, unless something else is said. */
+static int listen_beyond(struct tm_env *env, struct tm_run_settings *settings, struct tm_error *e)
+{
+    if (settings->listen != NULL) return 0;
+    int rc = settings->advertise == NULL ? find_own(env, settings, e) : 0;
+    if (rc == 0) settings->listen = tm_provider__any_host(env);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "where do nodes reach this machine? give --listen or --advertise");
+}
+
+/* One instance is one node, once: what says otherwise would be another job than the one that is watched. */
+static const char *refused_option(const char *sbatch)
+{
+    static const char *const refused[] = {"--nodes", "-N", "--array", "-a", "--requeue"};
+    for (const char *at = sbatch; at != NULL && *at != '\0';) {
+        size_t length = strcspn(at, " \t");
+        for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+            size_t word = strlen(refused[i]);
+            bool letter = word == 2; /* -N4 */
+            if (length >= word && memcmp(at, refused[i], word) == 0 && (letter || length == word || at[word] == '='))
+                return refused[i];
+        }
+        at += length + strspn(at + length, " \t");
+    }
+    return NULL;
 }
 
 static int check_pools(const struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
@@ -36,6 +67,12 @@ static int check_pools(const struct tm_job_fleet *fleet, const char *place, stru
         if (pools[i].partition == NULL)
             return tm_error_set(e, TM_EINPUT, "%s: fleet.pools[%zu].partition: missing; cloud slurm needs one", place,
                                 i + 1);
+        const char *refused = refused_option(pools[i].sbatch);
+        if (refused != NULL)
+            return tm_error_set(e, TM_EINPUT,
+                                "%s: fleet.pools[%zu].sbatch: leave %s out: an instance is a job of one node that is "
+                                "not requeued; limit says how many",
+                                place, i + 1, refused);
         if (pools[i].role == TM_POOL_KEEPS_COPIES)
             return tm_error_set(e, TM_EINPUT,
                                 "%s: fleet.pools[%zu].role: cloud slurm has no instances that only keep copies; leave "
@@ -91,6 +128,8 @@ static int open_slurm(struct tm_env *env, const struct tm_provider_request *requ
                                        .run = request->settings->number,
                                        .id_last = request->account->instance,
                                        .poll_ms = request->settings->job.fleet.poll_ms,
+                                       .rest = request->settings->job.fleet.slurm.rest,
+                                       .token_file = request->settings->job.fleet.slurm.token_file,
                                        .prepare = request->certify,
                                        .context = request->context,
                                        .ticket = tm_provider__day_ticket,

@@ -1,5 +1,6 @@
 #include "job/provider_vms.h"
 
+#include "base/log.h"
 #include "run/state_folder.h"
 #include "store/copy_store.h"
 
@@ -10,9 +11,50 @@
 
 /* ---- before anything is rented ---- */
 
+/* The name of a line "NAME:x:NUMBER:..." */
+static bool find_name(const char *passwd, const char *number, char out[TM_PROVIDER_OWNER_MAX])
+{
+    for (const char *at = passwd; *at != '\0'; at += strcspn(at, "\n"), at += *at == '\n') {
+        size_t name = strcspn(at, ":\n");
+        size_t second = at[name] == ':' ? strcspn(at + name + 1, ":\n") : 0;
+        const char *third = at + name + 1 + second + 1;
+        if (at[name] != ':' || at[name + 1 + second] != ':') continue;
+        size_t length = strcspn(third, ":\n");
+        if (length != strlen(number) || strncmp(third, number, length) != 0) continue;
+        (void)snprintf(out, TM_PROVIDER_OWNER_MAX, "%.*s", (int)(name < 60 ? name : 60), at);
+        return name > 0;
+    }
+    return false;
+}
+
+void tm_provider_vms__owner(struct tm_env *env, char out[TM_PROVIDER_OWNER_MAX])
+{
+    static const char *const names[] = {"USER", "LOGNAME"};
+    char status[4096] = "";
+    char number[24] = "";
+    size_t got = 0;
+    int64_t size = 0;
+    struct tm_text passwd;
+    (void)snprintf(out, TM_PROVIDER_OWNER_MAX, "not known");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *name = env->variable(env, names[i]);
+        if (name == NULL || name[0] == '\0') continue;
+        (void)snprintf(out, TM_PROVIDER_OWNER_MAX, "%.60s", name);
+        return;
+    }
+    if (env->file_read_at(env, "/proc/self/status", 0, status, sizeof status - 1, &got, &size, NULL) != 0) return;
+    status[got] = '\0';
+    const char *line = strstr(status, "\nUid:");
+    if (line == NULL || sscanf(line + 5, "%20s", number) != 1) return;
+    tm_text_init(&passwd, 1 << 20);
+    if (env->file_read(env, "/etc/passwd", &passwd, NULL) != 0 || !find_name(tm_text_string(&passwd), number, out))
+        (void)snprintf(out, TM_PROVIDER_OWNER_MAX, "uid %s", number);
+    tm_text_deinit(&passwd);
+}
+
 /* All pools are in one: workers of one layout talk to each other all the time. */
-static int find_region(const struct tm_provider__vm_kind *kind, const struct tm_job_fleet *fleet, const char *place,
-                       char out[64], struct tm_error *e)
+int tm_provider_vms__region(const struct tm_provider__vm_kind *kind, const struct tm_job_fleet *fleet,
+                            const char *place, char out[64], struct tm_error *e)
 {
     size_t count = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
@@ -57,7 +99,7 @@ int tm_provider_vms__settle(const struct tm_provider__vm_kind *kind, const struc
         return tm_error_set(e, TM_EUSAGE,
                             "where do VMs reach this machine? give --advertise ADDRESS, and --listen 0.0.0.0:PORT for "
                             "ports that its firewall lets in (PORT and PORT + 1)");
-    return find_region(kind, fleet, place, region, e);
+    return tm_provider_vms__region(kind, fleet, place, region, e);
 }
 
 int tm_provider_vms__check(const struct tm_provider__vm_kind *kind, const struct tm_run_settings *settings,
@@ -140,6 +182,53 @@ static int print_variables(const struct tm_provider_request *request, const char
     return rc == 0 && *out == NULL ? tm_error_nomem(e) : rc;
 }
 
+/* ---- the Python package ---- */
+
+struct wheels {
+    char name[256]; /* "": none so far */
+};
+
+static int take_wheel(void *context, const char *name, struct tm_error *e)
+{
+    struct wheels *found = context;
+    size_t length = strlen(name);
+    (void)e;
+    if (length < sizeof found->name && length > 4 && strncmp(name, "tidemill-", 9) == 0 &&
+        strcmp(name + length - 4, ".whl") == 0)
+        memcpy(found->name, name, length + 1);
+    return 0;
+}
+
+/* Beside the program, or where scripts/make-wheel lays it; NULL: nowhere. */
+static int find_wheel(struct tm_env *env, const struct tm_provider_request *request, const char **out,
+                      struct tm_error *e)
+{
+    static const char *const beside[] = {"", "../wheel/", "../share/tidemill/"};
+    const char *slash = strrchr(request->program, '/');
+    int length = slash != NULL ? (int)(slash + 1 - request->program) : 0;
+    const char *said = env->variable(env, "TIDEMILL_WHEEL");
+    *out = NULL;
+    if (said != NULL && said[0] != '\0') {
+        *out = tm_arena_strdup(request->arena, said);
+        return *out == NULL ? tm_error_nomem(e) : 0;
+    }
+    for (size_t i = 0; *out == NULL && i < sizeof beside / sizeof *beside; i++) {
+        struct wheels found = {.name = ""};
+        const char *folder = tm_arena_printf(request->arena, "%.*s%s", length, request->program, beside[i]);
+        if (folder == NULL) return tm_error_nomem(e);
+        (void)env->folder_each(env, folder[0] != '\0' ? folder : ".", take_wheel, &found, NULL);
+        if (found.name[0] == '\0') continue;
+        *out = tm_arena_printf(request->arena, "%s%s", folder, found.name);
+        if (*out == NULL) return tm_error_nomem(e);
+    }
+    if (*out == NULL)
+        tm_log(TM_LOG_WARN,
+               "no wheel of the Python package lies beside %s: VMs have it only if setup installs it; make one with "
+               "scripts/make-wheel, or say TIDEMILL_WHEEL=FILE.whl",
+               request->program);
+    return 0;
+}
+
 static int find_bucket(struct tm_env *env, struct tm_provider__vms *vms, struct tm_error *e)
 {
     char path[TM_STATE_PATH_MAX];
@@ -171,23 +260,25 @@ int tm_provider_vms__fill(const struct tm_provider__vm_kind *kind, struct tm_env
                           struct tm_provider__vms **out, struct tm_error *e)
 {
     const struct tm_job *job = &request->settings->job;
-    const char *owner = env->variable(env, "USER");
-    const char *variables = NULL;
+    const char *variables = NULL, *wheel = NULL;
     struct tm_provider__vms *vms = tm_arena_alloc(request->arena, sizeof *vms);
     if (vms == NULL) return tm_error_nomem(e);
     *vms = (struct tm_provider__vms){.request = request};
-    int rc = find_region(kind, &job->fleet, request->dir, vms->region, e);
+    tm_provider_vms__owner(env, vms->owner);
+    int rc = tm_provider_vms__region(kind, &job->fleet, request->dir, vms->region, e);
     if (rc == 0) rc = find_bucket(env, vms, e);
     if (rc == 0) rc = print_variables(request, &variables, e);
+    if (rc == 0 && job->engine == TM_JOB_ENGINE_COMMAND) rc = find_wheel(env, request, &wheel, e);
     if (rc != 0) return rc;
     vms->options = (struct tm_vm_options){.pools = vms->pools,
                                           .pool_count = fill_pools(request, vms->pools),
                                           .job = job->name,
-                                          .owner = owner != NULL && owner[0] != '\0' ? owner : "not known",
+                                          .owner = vms->owner,
                                           .run = request->settings->number,
                                           .bucket = vms->bucket,
                                           .prefix = vms->prefix,
                                           .program = request->program,
+                                          .wheel = wheel,
                                           .variables = variables,
                                           .setup = job->setup,
                                           .state_dir = request->cloud_dir,

@@ -7,6 +7,8 @@
 #include "job/provider.h"
 #include "store/objects.h"
 
+enum { TM_PROVIDER_OWNER_MAX = 64 };
+
 /* One of them. */
 struct tm_provider__vm_kind {
     const char *cloud;  /* "aws" */
@@ -31,8 +33,16 @@ struct tm_provider__vms {
     struct tm_cloud_pool pools[TM_CLOUD_POOLS_MAX];
     char bucket[TM_BUCKET_MAX];
     char prefix[TM_PREFIX_MAX];
+    char owner[TM_PROVIDER_OWNER_MAX];
 };
 
+/* Who rents, for tags: USER, LOGNAME, or the name of this program's user in /etc/passwd; "not known" where nobody
+ * says. */
+void tm_provider_vms__owner(struct tm_env *env, char out[TM_PROVIDER_OWNER_MAX]);
+
+/* Where all its pools are; "": they do not say. */
+int tm_provider_vms__region(const struct tm_provider__vm_kind *kind, const struct tm_job_fleet *fleet,
+                            const char *place, char out[64], struct tm_error *e);
 int tm_provider_vms__settle(const struct tm_provider__vm_kind *kind, const struct tm_run_settings *settings,
                             const char *place, struct tm_error *e);
 int tm_provider_vms__check(const struct tm_provider__vm_kind *kind, const struct tm_run_settings *settings,

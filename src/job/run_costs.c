@@ -22,7 +22,8 @@ int tm_run_costs__save(struct tm_env *env, const char *dir, const struct tm_run_
     if (rc != 0) return rc;
     double notice_ms =
         fleet->notice_wall_ms > 0 ? (double)fleet->notice_wall_ms : (double)fleet->notice_ms / fleet->speed;
-    struct tm_measure_options options = {.speed = fleet->speed,
+    struct tm_measure_options options = {.workers = (uint32_t)tm_job_fleet_workers_each(fleet),
+                                         .speed = fleet->speed,
                                          .notice_wall_s = notice_ms / 1000,
                                          .layer_bytes = layer_bytes,
                                          .context = &layouts.job,

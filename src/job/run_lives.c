@@ -1,5 +1,6 @@
 #include "job/run_lives.h"
 
+#include "base/log.h"
 #include "market/catalog.h"
 #include "market/risk.h"
 #include "market/starts.h"
@@ -116,25 +117,53 @@ int tm_run_lives__keep(struct tm_env *env, struct tm_cloud *cloud, const struct 
     return rc;
 }
 
+/* Where an instance was waited for: a partition, or its type in its zone. False: nobody can say. */
+static bool place_of(const struct tm_cloud_pool *pool, const struct tm_cloud_instance *instance,
+                     char out[TM_START_NAME_MAX])
+{
+    const char *zone = instance->zone;
+    const char *type = instance->type[0] != '\0' ? instance->type : pool->type;
+    bool queue = type[0] == '\0' || strcmp(type, zone) == 0;
+    if (queue)
+        (void)snprintf(out, TM_START_NAME_MAX, "%s", zone);
+    else
+        tm_starts_place(type, zone, out);
+    return zone[0] != '\0';
+}
+
+static void tell_waits(const struct tm_start *waits, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        tm_log(TM_LOG_INFO, "%s %s: %.0f %s came after %.1f s on average; the next run counts with that",
+               waits[i].cloud, waits[i].place, waits[i].seen, waits[i].seen > 1 ? "instances" : "instance",
+               waits[i].seconds);
+}
+
 int tm_run_lives__keep_waits(struct tm_env *env, struct tm_cloud *cloud, const char *name, struct tm_error *e)
 {
     struct tm_start waits[TM_CLOUD_POOLS_MAX];
     size_t count = 0, learned = 0;
+    int pool_count = 0;
+    const struct tm_cloud_pool *pools = cloud->pools(cloud, &pool_count);
     const struct tm_cloud_instance *all = cloud->instances(cloud, &count);
-    for (size_t i = 0; cloud->queues && i < count; i++) {
+    for (size_t i = 0; cloud->learns_start && i < count; i++) {
+        char place[TM_START_NAME_MAX];
         size_t w = 0;
-        if (all[i].arrived_ms < 0 || all[i].zone[0] == '\0') continue;
-        while (w < learned && strcmp(waits[w].place, all[i].zone) != 0)
+        if (all[i].arrived_ms < 0 || all[i].recalled || all[i].pool < 0 || all[i].pool >= pool_count) continue;
+        if (!place_of(&pools[all[i].pool], &all[i], place)) continue;
+        while (w < learned && strcmp(waits[w].place, place) != 0)
             w++;
         if (w == TM_CLOUD_POOLS_MAX) continue;
         if (w == learned) {
             waits[learned++] = (struct tm_start){.seen = 0};
             (void)snprintf(waits[w].cloud, sizeof waits[w].cloud, "%s", name);
-            (void)snprintf(waits[w].place, sizeof waits[w].place, "%s", all[i].zone);
+            (void)snprintf(waits[w].place, sizeof waits[w].place, "%s", place);
         }
         double seconds = (double)(all[i].arrived_ms - all[i].asked_ms) / 1000;
         waits[w].seconds = (waits[w].seconds * waits[w].seen + seconds) / (waits[w].seen + 1);
         waits[w].seen++;
     }
-    return learned > 0 ? tm_starts_learn(env, waits, learned, e) : 0;
+    int rc = learned > 0 ? tm_starts_learn(env, waits, learned, e) : 0;
+    if (rc == 0) tell_waits(waits, learned);
+    return rc;
 }

@@ -18,8 +18,8 @@ struct tm_run_lives {
 int tm_run_lives__keep(struct tm_env *env, struct tm_cloud *cloud, const struct tm_run_lives *lives,
                        struct tm_error *e);
 
-/* Tells whoever plans the next run how long instances were waited for, where that depends on a queue
- * (market/starts.h). */
+/* Tells whoever plans the next run how long instances were waited for, where that is the cloud's to say
+ * (market/starts.h), and says it in the log. */
 int tm_run_lives__keep_waits(struct tm_env *env, struct tm_cloud *cloud, const char *name, struct tm_error *e);
 
 #endif

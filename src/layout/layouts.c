@@ -32,7 +32,9 @@ static int sum_layers(struct tm_layouts *layouts, const struct tm_model *model, 
     double sum = 0;
     for (size_t i = 0; i < model->layer_count; i++) {
         layouts->layer_params_before[i] = sum;
-        sum += model->layers[i].params;
+        /* Frozen weights move too, in 2 bytes and without moments. */
+        double trained = model->layers[i].params - model->layers[i].frozen_params;
+        sum += trained + model->layers[i].frozen_params / (2.0 * (1 + model->optimizer_states));
         if (model->layers[i].kind == TM_LAYER_conv) layouts->convolutions = true;
     }
     if (model->global_batch > 0 && model->micro_batch > 0)

@@ -40,7 +40,8 @@ struct tm_layouts {
     int *best;           /* owned; [instances]: the fastest layout on up to so many; of equals the larger */
     int *fastest;        /* owned; [layout]: the fastest of the layouts of its depth with at most its pipelines */
     struct tm_cut *cuts; /* owned; [stages], 0 to stages_max */
-    double layer_params_before[TM_LAYOUT_INSTANCES_MAX + 1]; /* parameters of the layers before layer i */
+    double layer_params_before[TM_LAYOUT_INSTANCES_MAX + 1]; /* parameters of the layers before layer i, frozen
+                                                                ones by the bytes that they have */
     int layer_count;
     bool convolutions;      /* the model has layers of them */
     double micro_batches;   /* of a step, over all pipelines; 0: not known */

@@ -1,16 +1,29 @@
 #include "layout/speed.h"
 
-/* With so many stages of a pipeline on one instance; leaves what is faster. */
+static int workers_of(const struct tm_speed_context *speed)
+{
+    return speed->workers > 1 ? speed->workers : 1;
+}
+
+static int gpus_of_worker(const struct tm_speed_context *speed)
+{
+    int workers = workers_of(speed), gpus = speed->group.gpus_per_node;
+    return gpus % workers == 0 ? gpus / workers : 1;
+}
+
+/* With so many stages of a pipeline on one worker; leaves what is faster. */
 static int predict_deep(const struct tm_speed_context *speed, int pipelines, int stages, int deep,
                         double *samples_per_s, double *step_s, struct tm_error *e)
 {
     struct tm_predict_request request = speed->request;
     struct tm_fleet_group group = speed->group;
     struct tm_prediction prediction;
-    group.instances = pipelines * stages;
+    int workers = workers_of(speed), gpus = gpus_of_worker(speed);
+    group.instances = (pipelines * stages + workers - 1) / workers;
+    group.gpus_per_node = gpus * workers;
     request.groups = &group;
     request.group_count = 1;
-    request.pipelines = pipelines * (group.gpus_per_node / deep);
+    request.pipelines = pipelines * (gpus / deep);
     request.stages = stages * deep;
     int micro_batches = request.micro_batch > 0 ? (request.batch - 1) / request.micro_batch + 1 : request.batch;
     if (micro_batches < request.pipelines) return 0; /* some pipelines would idle */
@@ -28,11 +41,10 @@ int tm_layout_speed_predicted(void *context, int pipelines, int stages, double *
                               struct tm_error *e)
 {
     const struct tm_speed_context *speed = context;
-    int rc = 0;
+    int rc = 0, gpus = gpus_of_worker(speed);
     *samples_per_s = *step_s = 0;
-    for (int deep = 1; rc == 0 && deep <= speed->group.gpus_per_node; deep++)
-        if (speed->group.gpus_per_node % deep == 0)
-            rc = predict_deep(speed, pipelines, stages, deep, samples_per_s, step_s, e);
+    for (int deep = 1; rc == 0 && deep <= gpus; deep++)
+        if (gpus % deep == 0) rc = predict_deep(speed, pipelines, stages, deep, samples_per_s, step_s, e);
     return rc;
 }
 

@@ -6,11 +6,13 @@
 #include "workload/predict.h"
 
 /* What tm_layout_speed_predicted needs; all is borrowed. The request's fleet is one group; instances and layout are set
- * for each layout: one place of a pipeline is one instance; its GPUs train side by side, or are stages of their own, or
- * both, whatever is fastest. */
+ * for each layout: one place of a pipeline is one worker. The workers of an instance share its GPUs evenly; those of
+ * one worker train side by side, or are stages of their own, or both, whatever is fastest. Where the GPUs cannot be
+ * shared evenly, an instance counts as one with a GPU for each worker. */
 struct tm_speed_context {
     struct tm_predict_request request;
     struct tm_fleet_group group;
+    int workers; /* of an instance; 0: 1 */
 };
 
 /* A tm_layout_speed: 0 where the model does not fit the memory in that layout. */

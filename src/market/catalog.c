@@ -383,8 +383,8 @@ const struct tm_gpu *tm_catalog_gpu(const struct tm_catalog *catalog, const char
     return NULL;
 }
 
-const struct tm_instance_type *tm_catalog__instance(const struct tm_catalog *catalog, const char *cloud,
-                                                    const char *name)
+const struct tm_instance_type *tm_catalog_instance(const struct tm_catalog *catalog, const char *cloud,
+                                                   const char *name)
 {
     char key[KEY_MAX];
     int length = snprintf(key, sizeof key, "%s\t%s", cloud, name);

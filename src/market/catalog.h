@@ -139,8 +139,8 @@ int tm_catalog__add_band(struct tm_catalog *catalog, const struct tm_band *band,
 
 /* By name or alias, case ignored; NULL: unknown. Borrowed. */
 const struct tm_gpu *tm_catalog_gpu(const struct tm_catalog *catalog, const char *name);
-const struct tm_instance_type *tm_catalog__instance(const struct tm_catalog *catalog, const char *cloud,
-                                                    const char *name);
+const struct tm_instance_type *tm_catalog_instance(const struct tm_catalog *catalog, const char *cloud,
+                                                   const char *name);
 
 /* Peak of the whole instance in TFLOPS at a precision (or TM_PRECISION_MIXED), and which precision that is. NaN where
  * unknown, or where the GPU has no such mode; also for instances without a GPU. */
@@ -156,7 +156,7 @@ void tm_catalog_assume_network(struct tm_catalog *catalog);
 void tm_catalog_doubt_prices(struct tm_catalog *catalog);
 /* Prices that a cloud was asked for now, after all of the above: they come from a source of their own, "live-CLOUD".
  * set_spot: how many offers have the price now. An offer of a whole region has the lowest of its zones; `zone` and
- * `zone_id` are the two names that a zone has on AWS. */
+ * `zone_id` are the two names that a zone has on AWS; zone "": the price is that of every zone of the region. */
 int tm_catalog_begin_live(struct tm_catalog *catalog, const char *cloud, int64_t asked_ms, struct tm_error *e);
 size_t tm_catalog_set_spot(struct tm_catalog *catalog, const char *cloud, const char *instance, const char *region,
                            const char *zone, const char *zone_id, double usd_h);

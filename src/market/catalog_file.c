@@ -160,7 +160,7 @@ static int take_burst(struct reader *reader)
     if (rc == 0) rc = read_figure(reader, 2, &gbps);
     if (rc == 0) rc = read_source(reader, 3, &source);
     if (rc != 0) return rc;
-    const struct tm_instance_type *instance = tm_catalog__instance(reader->catalog, cloud, name);
+    const struct tm_instance_type *instance = tm_catalog_instance(reader->catalog, cloud, name);
     if (instance == NULL) return wrong(reader, 1, "an instance from the [instance] table above");
     if (!(gbps > 0)) return wrong(reader, 2, "a number above 0");
     reader->catalog->instances[instance - reader->catalog->instances].burst_gbps = gbps;
@@ -180,7 +180,7 @@ static int take_offer(struct reader *reader)
     if (rc == 0) rc = read_figure(reader, 5, &offer.spot_usd_h);
     if (rc == 0) rc = read_source(reader, 6, &offer.source);
     if (rc != 0) return rc;
-    const struct tm_instance_type *instance = tm_catalog__instance(reader->catalog, cloud, name);
+    const struct tm_instance_type *instance = tm_catalog_instance(reader->catalog, cloud, name);
     if (instance == NULL) return wrong(reader, 3, "an instance from the [instance] table above");
     if (isnan(offer.on_demand_usd_h) && isnan(offer.spot_usd_h))
         return wrong(reader, 4, "an on-demand price or a spot price");

@@ -38,8 +38,9 @@ size_t tm_catalog_set_spot(struct tm_catalog *catalog, const char *cloud, const 
         bool whole = offer->zone[0] == '\0';
         if (strcmp(type->cloud, cloud) != 0 || strcmp(type->name, instance) != 0) continue;
         if (strcmp(offer->region, region) != 0) continue;
-        if (!whole && strcmp(offer->zone, zone) != 0 && strcmp(offer->zone, zone_id) != 0) continue;
-        if (whole && offer->source == live && offer->spot_usd_h <= usd_h) continue;
+        bool here = zone[0] == '\0' || strcmp(offer->zone, zone) == 0 || strcmp(offer->zone, zone_id) == 0;
+        if (!whole && !here) continue;
+        if (whole && zone[0] != '\0' && offer->source == live && offer->spot_usd_h <= usd_h) continue;
         offer->spot_usd_h = usd_h;
         offer->spot_assumed = false;
         offer->source = live;

@@ -256,7 +256,7 @@ static int read_row(struct sky_reader *reader, struct sky_row *row, struct tm_er
 static void warn_of_unknown_gpu(struct sky_reader *reader, const struct sky_row *row, const struct tm_gpu *gpu)
 {
     if (gpu != NULL || row->gpu[0] == '\0') return;
-    if (tm_catalog__instance(reader->import->user, reader->cloud, row->instance) != NULL) return; /* once a type */
+    if (tm_catalog_instance(reader->import->user, reader->cloud, row->instance) != NULL) return; /* once a type */
     bool tpu = strncmp(row->gpu, "tpu-", 4) == 0;
     if (tpu && reader->warned_of_tpus) return;
     reader->warned_of_tpus = reader->warned_of_tpus || tpu;
@@ -503,9 +503,9 @@ static int take_network_row(struct tm_import *import, const struct tm_csv *csv, 
     const char *cloud_name = tm_catalog__string(import->user, cloud.data, cloud.length);
     const char *type_name = tm_catalog__string(import->user, name.data, name.length);
     if (cloud_name == NULL || type_name == NULL) return tm_error_nomem(e);
-    const struct tm_instance_type *known = tm_catalog__instance(import->user, cloud_name, type_name);
+    const struct tm_instance_type *known = tm_catalog_instance(import->user, cloud_name, type_name);
     bool own = known != NULL;
-    if (known == NULL) known = tm_catalog__instance(import->shipped, cloud_name, type_name);
+    if (known == NULL) known = tm_catalog_instance(import->shipped, cloud_name, type_name);
     if (known == NULL || isnan(gbps)) return 0; /* nothing to say, or of a type that is not in the catalogue */
     struct tm_instance_type instance = *known;
     instance.cloud = cloud_name;

@@ -142,3 +142,38 @@ int tm_starts_ask(struct tm_env *env, const char *cloud, const char *place, doub
     tm_arena_deinit(&s.arena);
     return rc;
 }
+
+void tm_starts_place(const char *type, const char *zone, char out[TM_START_NAME_MAX])
+{
+    (void)snprintf(out, TM_START_NAME_MAX, "%.60s/%.60s", type, zone);
+}
+
+/* Of all places whose names begin with this; NaN: there are none. */
+static double mean_s(const struct starts *s, const char *cloud, const char *place)
+{
+    double seen = 0, seconds = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        const struct tm_start *start = &s->list[i];
+        if (strcmp(start->cloud, cloud) != 0 || strncmp(start->place, place, strlen(place)) != 0) continue;
+        seen += start->seen;
+        seconds += start->seen * start->seconds;
+    }
+    return seen > 0 ? seconds / seen : NAN;
+}
+
+int tm_starts_ask_type(struct tm_env *env, const char *cloud, const char *type, const char *zone, double *out_s,
+                       struct tm_error *e)
+{
+    struct starts s;
+    char place[TM_START_NAME_MAX], anywhere[TM_START_NAME_MAX];
+    tm_starts_place(type, zone, place);
+    tm_starts_place(type, "", anywhere);
+    int rc = load(env, &s, e);
+    const struct tm_start *known = rc == 0 ? find(&s, cloud, place) : NULL;
+    if (rc == 0) {
+        *out_s = known != NULL ? known->seconds : mean_s(&s, cloud, place);
+        if (isnan(*out_s)) *out_s = mean_s(&s, cloud, anywhere);
+    }
+    tm_arena_deinit(&s.arena);
+    return rc;
+}

@@ -104,9 +104,11 @@ int tm_plan_advise(const struct tm_fleet_judge *judge, const struct tm_supply *s
     *out = (struct tm_plan_advice){.bind_count = 0};
     int rc = find_bindings(judge, supply, request, result, scratch, out, e);
     later.objective = TM_PLAN_CHEAPEST;
-    later.job.deadline_s = (isfinite(request->job.deadline_s) ? request->job.deadline_s : best->sure_s) + 3600;
-    if (rc == 0) rc = search_again(judge, supply, &later, scratch, e);
-    if (rc == 0) take(scratch, result, later.job.deadline_s, &out->more_time);
+    later.job.deadline_s += 3600;
+    if (rc == 0 && isfinite(request->job.deadline_s)) { /* without a deadline there is time enough */
+        rc = search_again(judge, supply, &later, scratch, e);
+        if (rc == 0) take(scratch, result, later.job.deadline_s, &out->more_time);
+    }
     richer.objective = TM_PLAN_FASTEST;
     if (rc == 0 && isfinite(request->budget_usd)) { /* what the budget allows already is nothing new */
         rc = search_again(judge, supply, &richer, scratch, e);

@@ -17,7 +17,7 @@ struct tm_plan_advice {
     const char *binds[TM_PLAN_BINDINGS_MAX]; /* options without which something better would be found */
     double without[TM_PLAN_BINDINGS_MAX];    /* the value then: dollars or seconds */
     size_t bind_count;
-    struct tm_plan_what_if more_time;  /* the cheapest with an hour more than the deadline, or than the answer takes */
+    struct tm_plan_what_if more_time;  /* the cheapest with an hour more than the deadline, where there is one */
     struct tm_plan_what_if more_money; /* the fastest with a tenth more than the budget, or than the answer costs */
     double fastest_s; /* what the budget allows as it is, or the answer: more money must buy less than this */
 };

@@ -89,21 +89,32 @@ static double least_time(const struct branch *branch, const struct box *box)
     return share > 0 ? job->startup_s + job->samples / (box->high * share) : INFINITY;
 }
 
-/* Loss events that one more spot instance adds at least: bursts take many at once, so that the more there are of a pool
- * the less each adds. */
-static double least_events(const struct branch *branch, double loss_per_s)
+/* The job with the losses of a pool. */
+static struct tm_expect_job job_of(const struct branch *branch, const struct tm_plan_pool *pool)
 {
-    const struct tm_expect_job *job = &branch->search->request->job;
-    if (!branch->search->losses) return 0;
-    double single = (1 - job->burst_share) * loss_per_s;
-    if (!(job->burst_share > 0)) return single;
-    int most = branch->search->request->max_instances;
-    return single + job->burst_share * loss_per_s / job->burst_size * (1 - pow(1 - job->burst_size, most)) / most;
+    const struct tm_plan_request *request = branch->search->request;
+    const struct tm_instance_type *instance = branch->search->supply->types[pool->type].instance;
+    return tm_plan__job_on(&request->job, tm_plan__trace_of(request->supply.traces, instance, pool->offer));
 }
 
-static double away(const struct branch *branch, double loss_per_s)
+/* Loss events that one more spot instance adds at least: bursts take many at once, so that the more there are of a pool
+ * the less each adds. */
+static double least_events(const struct branch *branch, const struct tm_plan_pool *pool)
 {
-    return branch->search->losses ? tm_expect__away(&branch->search->request->job, loss_per_s) : 0;
+    if (!branch->search->losses) return 0;
+    struct tm_expect_job job = job_of(branch, pool);
+    double loss_per_s = pool->loss_per_s;
+    double single = (1 - job.burst_share) * loss_per_s;
+    if (!(job.burst_share > 0)) return single;
+    int most = branch->search->request->max_instances;
+    return single + job.burst_share * loss_per_s / job.burst_size * (1 - pow(1 - job.burst_size, most)) / most;
+}
+
+static double away(const struct branch *branch, const struct tm_plan_pool *pool)
+{
+    if (!branch->search->losses) return 0;
+    struct tm_expect_job job = job_of(branch, pool);
+    return tm_expect__away(&job, pool->loss_per_s);
 }
 
 /* What may be spent an hour in a box. */
@@ -152,7 +163,7 @@ static double quick_price(const struct branch *branch, const struct box *box)
         type = pool->type;
         if (rate <= 0) continue;
         if (box->spot && !isnan(pool->spot_usd_h))
-            least = fmin(least, pool->spot_usd_h / (rate * (1 - away(branch, pool->loss_per_s))));
+            least = fmin(least, pool->spot_usd_h / (rate * (1 - away(branch, pool))));
         if (!isnan(pool->on_demand_usd_h)) least = fmin(least, pool->on_demand_usd_h / rate);
     }
     return least * box->low;
@@ -203,8 +214,8 @@ static void gather_pools(struct branch *branch, const struct box *box)
                                  .samples_per_s = rate,
                                  .spot_usd_h = box->spot ? pool->spot_usd_h : NAN,
                                  .on_demand_usd_h = pool->on_demand_usd_h,
-                                 .loss_events = least_events(branch, pool->loss_per_s),
-                                 .away = away(branch, pool->loss_per_s),
+                                 .loss_events = least_events(branch, pool),
+                                 .away = away(branch, pool),
                                  .network_bit_s = type->group.network_bit_s,
                                  .memory_gib = isnan(type->instance->memory_gib) ? 0 : type->instance->memory_gib};
     }
@@ -405,11 +416,11 @@ static int push_regions(struct branch *branch, struct tm_error *e)
             const struct tm_plan_type *type = &supply->types[pool->type];
             const struct tm_plan_rate *last = &type->rates[type->rate_count - 1];
             double peak = type->saturated ? last->samples_per_s : last->samples_per_s / last->instances * most;
-            box.low = fmin(box.low, type->rates[0].samples_per_s * (1 - away(branch, pool->loss_per_s)));
+            box.low = fmin(box.low, type->rates[0].samples_per_s * (1 - away(branch, pool)));
             box.high = fmax(box.high, peak);
             if (isnan(pool->spot_usd_h)) continue;
             box.spot = true;
-            box.loss_high = fmax(box.loss_high, most * least_events(branch, pool->loss_per_s));
+            box.loss_high = fmax(box.loss_high, most * least_events(branch, pool));
         }
         box.high = fmax(box.high, box.low * TINY);
         int rc = box.spot ? push_boxed(branch, &box, e) : 0;

@@ -173,7 +173,7 @@ static bool trains_mixed(const struct tm_emit *emit)
         if (chosen->parts[i].on_demand > 0) return false;
         mixed = mixed || chosen->parts[i].instance != chosen->parts[0].instance;
     }
-    return mixed && chosen->anchor_instances == 0 && emit->trace == NULL;
+    return mixed && emit->trace == NULL;
 }
 
 static int put_pools(struct document *d, const struct tm_emit *emit, struct tm_node *fleet, struct tm_error *e)
@@ -199,7 +199,7 @@ static int put_pools(struct document *d, const struct tm_emit *emit, struct tm_n
                            TM_POOL_KEEPS_COPIES,
                            chosen->anchor_instances,
                            0,
-                           false};
+                           mixed};
     if (rc == 0 && chosen->anchor_instances > 0) rc = put_pool(d, list, &anchors, e);
     return rc;
 }

@@ -73,8 +73,12 @@ double tm_expect__chance(double mean, double sigma, double limit)
 static struct tm_expectation never(void)
 {
     struct tm_estimate infinite = {INFINITY, INFINITY, INFINITY};
-    return (struct tm_expectation){
-        .time_s = infinite, .cost_usd = infinite, .losses = INFINITY, .usd_h = INFINITY, .sure_s = INFINITY};
+    return (struct tm_expectation){.time_s = infinite,
+                                   .cost_usd = infinite,
+                                   .losses = INFINITY,
+                                   .usd_h = INFINITY,
+                                   .p_budget = NAN,
+                                   .sure_s = INFINITY};
 }
 
 static double sure_z(double p)
@@ -106,5 +110,6 @@ struct tm_expectation tm__expect(const struct tm_expect_job *job, const struct t
                                    .losses = losses->rate * time_s,
                                    .checkpoint_interval_s = interval_s,
                                    .p_deadline = tm_expect__chance(time_s, sigma, job->deadline_s),
+                                   .p_budget = NAN,
                                    .sure_s = time_s * exp(sure_z(job->sure) * sigma - sigma * sigma / 2)};
 }

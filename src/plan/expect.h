@@ -63,6 +63,7 @@ struct tm_expectation {
     double losses;                /* instances */
     double checkpoint_interval_s; /* infinite: no checkpoints needed */
     double p_deadline;
+    double p_budget; /* the share of simulations that the budget was enough for; NaN: the closed form does not say */
     double sure_s;   /* it is done by then with the probability that the job names */
     double sure_usd; /* that is enough with the same probability; 0: not known (the closed form does not say) */
 };

@@ -1,11 +1,12 @@
 #include "plan/fleet_judge_internal.h"
 
 #include "base/alloc.h"
+#include "plan/search_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { TICKS = 200, HORIZON = 12, CANDIDATES = 8, OTHERS = 2, AGAIN = 3, AGAIN_PROGRAMS = 6 };
+enum { TICKS = 200, HORIZON = 12, CANDIDATES = 8, OTHERS = 2, AGAIN = 3, AGAIN_PROGRAMS = 6, NEIGHBOURS = 3 };
 
 static const double INTERVAL_MIN_S = 60, INTERVAL_MAX_S = 3600;
 static const double PATIENCE = 8; /* times the undisturbed time, then a run is given up */
@@ -78,6 +79,28 @@ static double training_share(const struct pools *pools)
     return usd_h > 0 ? usd_h / (usd_h + pools->keepers_usd_h) : 1;
 }
 
+const struct tm_plan_trace *tm_plan_trace_of_fleet(const struct tm_plan_request *request,
+                                                   const struct tm_plan_fleet *fleet)
+{
+    const struct tm_plan_trace *found = NULL;
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        const struct tm_plan_part *part = &fleet->parts[i];
+        if (part->spot == 0) continue;
+        const struct tm_plan_trace *trace = tm_plan__trace_of(request->supply.traces, part->instance, part->offer);
+        if (trace == NULL || (found != NULL && trace != found)) return NULL;
+        found = trace;
+    }
+    return found;
+}
+
+static const struct tm_trace *replayed(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
+                                       const struct tm_plan_fleet *fleet)
+{
+    const struct tm_plan_trace *trace = tm_plan_trace_of_fleet(request, fleet);
+    if (judge->no_losses) return NULL;
+    return judge->trace != NULL || trace == NULL ? judge->trace : trace->trace;
+}
+
 int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
                           const struct tm_plan_fleet *fleet, const struct tm_fleet_layouts *layouts,
                           const struct tm_policy_info *policy, struct tm_judged *out, struct tm_error *e)
@@ -100,7 +123,7 @@ int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_pl
                            .policy = policy,
                            .draw = {.pools = pools.list,
                                     .pool_count = pools.count,
-                                    .like = policy->on_demand || judge->no_losses ? NULL : judge->trace,
+                                    .like = policy->on_demand ? NULL : replayed(judge, request, fleet),
                                     .losses = {.burst_share = round(job->burst_share * 1e6) / 1e6,
                                                .burst_size = round(job->burst_size * 1e6) / 1e6,
                                                .outage_ms = llround(job->outage_s * 1000),
@@ -146,6 +169,7 @@ static int judge_answer(const struct tm_fleet_judge *judge, const struct tm_plan
     out->time_s = judged.time_s;
     out->cost_usd = judged.bill_usd;
     out->p_deadline = isnan(judged.p_deadline) ? 1 : judged.p_deadline;
+    out->p_budget = isfinite(request->budget_usd) ? judged.p_finish : NAN; /* a run ends where its budget does */
     out->sure_s = judged.sure_s;
     out->sure_usd = judged.sure_usd;
     return 0;
@@ -157,7 +181,7 @@ int tm_fleet_judge_answer(const struct tm_fleet_judge *judge, const struct tm_pl
     int rc = judge_answer(judge, request, answer, e);
     if (rc != -(int)TM_ENONE && rc != -(int)TM_ELIMIT) return rc;
     answer->expectation.finishes = false; /* the closed form has room for what the simulator has no layout for */
-    answer->expectation.p_deadline = 0;
+    answer->expectation.p_deadline = answer->expectation.p_budget = 0;
     return 0;
 }
 
@@ -238,7 +262,79 @@ static int hear_again(struct hearing *hearing, const struct tm_supply *supply, s
     return 0;
 }
 
-/* The answers that hold, best first. */
+/* The same answer with another number of instances, where they are all of one offer and market. */
+static int make_neighbour(const struct tm_supply *supply, const struct tm_plan_request *request, int instances,
+                          struct tm_plan_answer *answer, bool *out_allowed, struct tm_error *e)
+{
+    const struct tm_search search = {supply, request, true, NULL};
+    struct tm_plan_part *part = &answer->fleet.parts[0];
+    *out_allowed = false;
+    if (instances < 1 || instances > request->max_instances || instances < request->workers_min) return 0;
+    *(part->spot > 0 ? &part->spot : &part->on_demand) = instances;
+    if (!tm_search__within_quotas(&search, &answer->fleet)) return 0;
+    int rc = tm_plan_judge(supply, request, answer, e);
+    if (rc == -(int)TM_ENONE) return 0;
+    *out_allowed = rc == 0 && answer->expectation.finishes && answer->expectation.usd_h <= request->max_usd_h;
+    return rc;
+}
+
+/* The best that holds; NULL: none does. */
+static const struct tm_plan_answer *best_heard(const struct hearing *hearing)
+{
+    const struct tm_plan_answer *best = NULL;
+    for (size_t i = 0; i < hearing->count; i++) {
+        const struct tm_plan_answer *answer = &hearing->list[i];
+        if (!tm_plan__holds(hearing->request, &answer->expectation)) continue;
+        if (best == NULL || is_better(hearing->request, &answer->expectation, &best->expectation)) best = answer;
+    }
+    return best;
+}
+
+/* The closed form is off by some percent, so that the best number of instances by the judge may be another: one fewer,
+ * one more, or twice as many. */
+static int hear_neighbours(struct hearing *hearing, const struct tm_supply *supply, struct tm_plan_result *scratch,
+                           struct tm_error *e)
+{
+    for (int turn = 0; turn < NEIGHBOURS; turn++) {
+        const struct tm_plan_answer *best = best_heard(hearing);
+        size_t before = hearing->count;
+        if (best == NULL || best->fleet.part_count != 1) return 0;
+        const struct tm_plan_part *part = &best->fleet.parts[0];
+        if (part->spot > 0 && part->on_demand > 0) return 0;
+        int now = part->spot + part->on_demand;
+        int twice = 2 * now < hearing->request->max_instances ? 2 * now : hearing->request->max_instances;
+        const int counts[] = {now - 1, now + 1, twice};
+        scratch->count = 0;
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            bool allowed = false;
+            scratch->answers[scratch->count] = *best;
+            int rc =
+                make_neighbour(supply, hearing->request, counts[i], &scratch->answers[scratch->count], &allowed, e);
+            if (rc != 0) return rc;
+            scratch->count += allowed;
+        }
+        int rc = hear(hearing, scratch, scratch->count, e);
+        if (rc != 0 || hearing->count == before) return rc; /* all of them are known */
+    }
+    return 0;
+}
+
+/* Does another one that was heard and holds, of the same types, do better? */
+static bool is_outdone(const struct hearing *hearing, size_t index)
+{
+    const struct tm_plan_answer *answer = &hearing->list[index];
+    for (size_t i = 0; i < hearing->count; i++) {
+        const struct tm_plan_answer *other = &hearing->list[i];
+        if (i == index || !tm_search__same_types(&other->fleet, &answer->fleet) ||
+            !tm_plan__holds(hearing->request, &other->expectation))
+            continue;
+        if (is_better(hearing->request, &other->expectation, &answer->expectation)) return true;
+        if (i < index && !is_better(hearing->request, &answer->expectation, &other->expectation)) return true;
+    }
+    return false;
+}
+
+/* The answers that hold, best first, one for each set of instance types. */
 static void take(const struct hearing *hearing, struct tm_plan_result *out)
 {
     const struct tm_plan_request *request = hearing->request;
@@ -246,7 +342,7 @@ static void take(const struct hearing *hearing, struct tm_plan_result *out)
     for (size_t i = 0; i < hearing->count; i++) {
         const struct tm_plan_answer *answer = &hearing->list[i];
         const struct tm_expectation *judged = &answer->expectation;
-        if (!tm_plan__holds(request, judged)) continue;
+        if (!tm_plan__holds(request, judged) || is_outdone(hearing, i)) continue;
         size_t at = out->count < request->top ? out->count++ : out->count;
         if (at == request->top && !is_better(request, judged, &out->answers[--at].expectation)) continue;
         for (; at > 0 && is_better(request, judged, &out->answers[at - 1].expectation); at--)
@@ -283,6 +379,20 @@ void tm_plan__set_bound(const struct tm_plan_request *request, struct tm_plan_re
     if (out->bound > value) out->bound = out->gap = NAN;
 }
 
+/* For show: what it takes and costs is told also where the budget is not enough often enough. */
+static int judge_freely(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
+                        struct tm_plan_answer *answer, struct tm_error *e)
+{
+    struct tm_plan_request unlimited = *request;
+    unlimited.budget_usd = INFINITY;
+    int rc = tm_fleet_judge_answer(judge, request, answer, e);
+    if (rc != 0 || answer->expectation.finishes || isinf(request->budget_usd)) return rc;
+    double p_budget = answer->expectation.p_budget;
+    rc = tm_fleet_judge_answer(judge, &unlimited, answer, e);
+    answer->expectation.p_budget = p_budget;
+    return rc;
+}
+
 int tm_plan_search_judged(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
                           const struct tm_plan_request *request, struct tm_plan_result *out,
                           struct tm_plan_result *other, struct tm_error *e)
@@ -298,6 +408,7 @@ int tm_plan_search_judged(const struct tm_fleet_judge *judge, const struct tm_su
     if (rc == 0) rc = hear(hearing, out, CANDIDATES, e);
     if (rc == 0 && other != NULL && request->planner == TM_PLAN_TIDEMILL) rc = hear(hearing, other, OTHERS, e);
     if (rc == 0) rc = hear_again(hearing, supply, scratch, e);
+    if (rc == 0 && request->planner == TM_PLAN_TIDEMILL) rc = hear_neighbours(hearing, supply, scratch, e);
     if (rc == 0) {
         take(hearing, out);
         tm_plan__set_bound(request, out);
@@ -305,7 +416,7 @@ int tm_plan_search_judged(const struct tm_fleet_judge *judge, const struct tm_su
     }
     if (rc == 0 && other != NULL && other->count > 0) { /* the one that is shown */
         other->count = 1;
-        rc = tm_fleet_judge_answer(judge, request, &other->answers[0], e);
+        rc = judge_freely(judge, request, &other->answers[0], e);
     }
     tm_free(hearing);
     tm_free(scratch);

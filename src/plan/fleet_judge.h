@@ -4,7 +4,8 @@
  * a planned fleet asks it for that fleet, and gets the same figures: all that goes in is rounded to what a job file can
  * say (whole milliseconds, millionths of a dollar).
  *
- * Spot instances live through the trace of the place, from several starts, or through draws from the offers' losses.
+ * Spot instances live through the trace that speaks of all of them (plan/recorded.h), from several starts, or through
+ * draws from the offers' losses, those of traces among them: that is what a job file can say.
  * On-demand instances are always there; those that only keep copies cost money and do nothing else here. Layouts are
  * those of the fleet's instance type, each as fast as predicted; of a fleet of several types as fast as the share of
  * it that is there. */
@@ -19,7 +20,7 @@
 struct tm_fleet_judge {
     struct tm_env *env;
     const struct tm_catalog *catalog;
-    const struct tm_trace *trace; /* of the place; NULL: losses as the request and the offers have them */
+    const struct tm_trace *trace; /* that all spot instances live through, whatever the request says; NULL: see above */
     const int64_t *lives_ms; /* mean lives of the fleet's spot instances, by part; NULL or 0: as their offers say */
     const char *policy;      /* that will run; NULL: tidemill */
     const struct tm_job_fleet *asked; /* the job's word on notices, starting times and stages; NULL: nothing is said */
@@ -28,6 +29,10 @@ struct tm_fleet_judge {
     uint64_t seed;                    /* of the draws */
     int runs;                         /* 0: TM_JUDGE_RUNS */
 };
+
+/* The trace that all spot instances of the fleet live through, by the request; NULL: there is no such one. */
+const struct tm_plan_trace *tm_plan_trace_of_fleet(const struct tm_plan_request *request,
+                                                   const struct tm_plan_fleet *fleet);
 
 /* How a fleet may train, how fast, and what changes cost: typical ones, by the request's restart and start-up times and
  * the instances' network. */

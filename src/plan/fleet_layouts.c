@@ -15,13 +15,33 @@ struct speeds {
     int pipelines;
     int stages;
     double samples_per_s;
+    bool own_way; /* sharded or tensor parallel: all instances train as one, however many there are */
 };
+
+/* So many instances, in the ways that may be tried; what they do among themselves is theirs. */
+static int speed_of_own_way(const struct speeds *speeds, int instances, int stages, double *samples_per_s,
+                            double *step_s, struct tm_error *e)
+{
+    struct tm_predict_request request = speeds->type.request;
+    struct tm_fleet_group group = speeds->type.group;
+    struct tm_prediction prediction;
+    if (stages != 1) return 0;
+    group.instances = instances;
+    request.groups = &group;
+    int rc = tm_predict(&request, &prediction, e);
+    if (rc == -(int)TM_ENONE) return 0; /* does not fit on so few */
+    if (rc != 0) return rc;
+    *samples_per_s = prediction.samples_per_s;
+    *step_s = prediction.step_s.mean;
+    return 0;
+}
 
 static int speed_of_layout(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
                            struct tm_error *e)
 {
     struct speeds *speeds = context;
     *samples_per_s = *step_s = 0;
+    if (speeds->own_way) return speed_of_own_way(speeds, pipelines, stages, samples_per_s, step_s, e);
     if (!speeds->mixed) return tm_layout_speed_predicted(&speeds->type, pipelines, stages, samples_per_s, step_s, e);
     if (stages != speeds->stages || pipelines > speeds->pipelines) return 0;
     *samples_per_s = speeds->samples_per_s * pipelines / speeds->pipelines;
@@ -127,7 +147,12 @@ static int predict_fleet(const struct tm_catalog *catalog, const struct tm_plan_
         pointers[i] = &types[i];
     struct tm_predict_request predict = tm_supply_predict_request(&request->supply, pointers, instances, count, groups);
     rc = tm_predict(&predict, out, e);
-    if (rc == 0) rc = settle_micro_batch(fleet, &predict, out, e);
+    /* An engine of the user's own chooses the micro-batch anew for each number of instances. */
+    speeds->own_way = rc == 0 && (out->zero > 0 || out->tensor > 1);
+    if (rc == 0 && !speeds->own_way) {
+        predict.ways = 0;
+        rc = settle_micro_batch(fleet, &predict, out, e);
+    }
     speeds->mixed = count > 1;
     speeds->type = (struct tm_speed_context){.request = predict, .group = groups[0]};
     return rc;
@@ -145,13 +170,13 @@ int64_t tm_fleet_judge__life_ms(const struct tm_fleet_judge *judge, const struct
 static void fill_cost(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
                       const struct tm_plan_fleet *fleet, struct tm_cost *out)
 {
-    const struct tm_expect_job *job = &request->job;
+    struct tm_expect_job job = tm_plan__job_on(&request->job, tm_plan_trace_of_fleet(request, fleet));
     struct tm_expect_losses losses = {0};
     double link_bit_s = fleet->parts[0].instance->network_gbps * 1e9;
     for (size_t i = 0; i < fleet->part_count; i++) {
         int64_t life_ms = tm_fleet_judge__life_ms(judge, request, fleet, i);
         if (life_ms > 0)
-            tm_expect__add_pool(job, trainers(fleet), fleet->parts[i].spot, 1000.0 / (double)life_ms, &losses);
+            tm_expect__add_pool(&job, trainers(fleet), fleet->parts[i].spot, 1000.0 / (double)life_ms, &losses);
     }
     double events = losses.single + losses.burst;
     if (judge->cost != NULL) {
@@ -160,13 +185,13 @@ static void fill_cost(const struct tm_fleet_judge *judge, const struct tm_plan_r
     }
     memset(out, 0, sizeof *out);
     out->kind = TM_COST_MEASURED;
-    out->start_s = round(job->startup_s);
-    out->copy_interval_s = events > 0 ? fmax(1, round(sqrt(2 * job->checkpoint_s / events))) : 86400;
-    out->measured = (struct tm_measured_cost){.reform_ms = round(job->restart_s * 1000),
+    out->start_s = round(job.startup_s);
+    out->copy_interval_s = events > 0 ? fmax(1, round(sqrt(2 * job.checkpoint_s / events))) : 86400;
+    out->measured = (struct tm_measured_cost){.reform_ms = round(job.restart_s * 1000),
                                               .link_bit_s = link_bit_s,
                                               .link_latency_ms = 0.1,
                                               .store_bit_s = link_bit_s,
-                                              .begin_s = round(job->startup_s),
+                                              .begin_s = round(job.startup_s),
                                               .speed = 1};
     if (judge->asked != NULL) out->measured.join_s = (double)judge->asked->spot_start_ms / 1000;
 }
@@ -189,16 +214,17 @@ int tm_fleet_layouts_init(const struct tm_fleet_judge *judge, const struct tm_pl
     if (rc != 0) return rc;
     int gpus = speeds.type.group.gpus_per_node > 0 ? speeds.type.group.gpus_per_node : 1;
     int span = (out->prediction.stages + gpus - 1) / gpus;
-    bool spans = out->prediction.stages > gpus;
+    bool spans = out->prediction.stages > gpus && !speeds.own_way;
     speeds.pipelines = spans ? out->prediction.pipelines : speeds.instances;
     speeds.stages = speeds.instances / speeds.pipelines;
     speeds.samples_per_s = out->prediction.samples_per_s;
     fill_cost(judge, request, fleet, &out->cost);
     struct tm_layout_rules rules = {.stages_min = speeds.mixed ? speeds.stages : 1, .pipelines_min = 1};
     int deepest = speeds.mixed ? speeds.stages : 2 * span > SPANS_MIN ? 2 * span : SPANS_MIN;
+    if (speeds.own_way) deepest = 1;
     rules.stages_max = deepest < speeds.instances ? deepest : speeds.instances;
     if (rules.stages_max > layers) rules.stages_max = layers;
-    if (judge->asked != NULL && !speeds.mixed) set_stages(judge->asked, &rules);
+    if (judge->asked != NULL && !speeds.mixed && !speeds.own_way) set_stages(judge->asked, &rules);
     if (rules.stages_max > TM_LAYOUT_STAGES_MAX || speeds.instances > TM_LAYOUT_INSTANCES_MAX)
         return tm_error_set(e, TM_ELIMIT, "a pipeline over %d instances cannot be simulated; at most %d",
                             rules.stages_max, TM_LAYOUT_STAGES_MAX);

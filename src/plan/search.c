@@ -183,6 +183,14 @@ static int find_anchors(const struct tm_plan_request *request, const struct tm_p
 
 /* ---- weighing one fleet ---- */
 
+double tm_plan_p_budget(const struct tm_expectation *expectation, double budget_usd)
+{
+    if (!isfinite(budget_usd)) return 1;
+    if (!isnan(expectation->p_budget)) return expectation->p_budget;
+    if (!expectation->finishes) return 0;
+    return tm_expect__chance(expectation->cost_usd.mean, tm_estimate_spread(&expectation->cost_usd), budget_usd);
+}
+
 /* The expectation of a fleet; finds its anchors. */
 static struct tm_expectation weigh(const struct tm_supply_request *supply, const struct tm_plan_request *request,
                                    const struct tm_plan_region *region, const struct tm_estimate *samples_per_s,
@@ -192,9 +200,10 @@ static struct tm_expectation weigh(const struct tm_supply_request *supply, const
     int instances = tm_plan_spot_instances(fleet) + tm_plan_on_demand_instances(fleet);
     for (size_t i = 0; losses && i < fleet->part_count; i++) {
         const struct tm_plan_part *part = &fleet->parts[i];
-        if (part->spot > 0)
-            tm_expect__add_pool(&request->job, instances, part->spot, tm_supply__loss_rate(supply, part->offer),
-                                &expect.losses);
+        if (part->spot == 0) continue;
+        struct tm_expect_job job =
+            tm_plan__job_on(&request->job, tm_plan__trace_of(supply->traces, part->instance, part->offer));
+        tm_expect__add_pool(&job, instances, part->spot, tm_supply__loss_rate(supply, part->offer), &expect.losses);
     }
     double events = expect.losses.single + expect.losses.burst;
     double interval_s = events > 0 ? sqrt(2 * request->job.checkpoint_s / events) : INFINITY;
@@ -232,7 +241,7 @@ static bool is_better(const struct tm_search *search, const struct tm_expectatio
     return a->cost_usd.mean + a->time_s.mean * 1e-9 < b->cost_usd.mean + b->time_s.mean * 1e-9;
 }
 
-static bool same_types(const struct tm_plan_fleet *a, const struct tm_plan_fleet *b)
+bool tm_search__same_types(const struct tm_plan_fleet *a, const struct tm_plan_fleet *b)
 {
     for (int turn = 0; turn < 2; turn++) {
         for (size_t i = 0; i < a->part_count; i++) {
@@ -255,7 +264,7 @@ static void keep(struct tm_search *search, const struct tm_plan_fleet *fleet, co
     struct tm_plan_result *out = search->out;
     size_t top = search->request->top;
     size_t at = 0;
-    while (at < out->count && !same_types(&out->answers[at].fleet, fleet))
+    while (at < out->count && !tm_search__same_types(&out->answers[at].fleet, fleet))
         at++;
     if (at < out->count) {
         if (!is_better(search, believed, &out->answers[at].expectation)) return;

@@ -93,6 +93,9 @@ int tm_plan_on_demand_instances(const struct tm_plan_fleet *fleet);
 /* What an hour of all of it costs, anchors among them. */
 double tm_plan_usd_h(const struct tm_plan_fleet *fleet);
 
+/* The chance that a budget is enough: as the judge saw it, else by the spread of the cost. */
+double tm_plan_p_budget(const struct tm_expectation *expectation, double budget_usd);
+
 /* Large results: give them their own allocation. 0 also if nothing was found (count 0). `other`, if not NULL, gets what
  * the other planner would answer: predictions, the dear part, are made once for both. */
 int tm_plan__search(const struct tm_catalog *catalog, const struct tm_plan_request *request, struct tm_plan_result *out,

@@ -18,6 +18,8 @@ void tm_search__consider(struct tm_search *search, const struct tm_plan_region *
                          const struct tm_plan_rate *rate);
 /* Do the fleet's counts satisfy every quota? */
 bool tm_search__within_quotas(const struct tm_search *search, const struct tm_plan_fleet *fleet);
+/* Are they of the same instance types, whatever the counts? */
+bool tm_search__same_types(const struct tm_plan_fleet *a, const struct tm_plan_fleet *b);
 /* What the copies of the state need of anchors together, for a checkpoint interval: bit/s and GiB. */
 double tm_search__anchor_bit_s(const struct tm_plan_request *request, double interval_s);
 double tm_search__anchor_gib(const struct tm_plan_request *request);

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
+enum { STALE = 3 };
+
 void tm_supply_init(struct tm_supply *supply)
 {
     *supply = (struct tm_supply){0};
@@ -79,6 +81,7 @@ struct tm_predict_request tm_supply_predict_request(const struct tm_supply_reque
                                          .group_count = count,
                                          .batch = request->batch,
                                          .micro_batch = request->micro_batch,
+                                         .ways = count == 1 ? request->ways : 0,
                                          .compute = request->compute,
                                          .comm = request->comm,
                                          .gradients = request->gradients,
@@ -125,6 +128,11 @@ static int add_rate(struct tm_plan_type *type, size_t *capacity, int instances, 
     return 0;
 }
 
+static bool is_stale(int stale, int instances, int fastest_at)
+{
+    return stale >= STALE && instances > 2 * fastest_at;
+}
+
 /* Fleets of one type at all counts that matter. */
 static int find_rates(const struct tm_supply_request *request, struct tm_plan_type *type, struct tm_error *e)
 {
@@ -135,10 +143,13 @@ static int find_rates(const struct tm_supply_request *request, struct tm_plan_ty
     struct tm_predict_request predict = tm_supply_predict_request(request, types, &one, 1, &group);
     size_t capacity = 0;
     double fastest = 0;
-    int stale = 0; /* counts in a row that were hardly faster than fewer instances: more of them never pay */
+    /* Counts in a row that were hardly faster than fewer instances: more of them never pay, but twice as many may,
+     * where the batch divides again. */
+    int stale = 0;
+    int fastest_at = 0;
     int rented_before = 0;
     int rc = tm_predictor_create(&predict, &predictor, e);
-    for (int instances = 1; rc == 0 && instances <= request->max_instances && stale < 3;
+    for (int instances = 1; rc == 0 && instances <= request->max_instances && !is_stale(stale, instances, fastest_at);
          instances = next_count(instances)) {
         struct tm_prediction prediction;
         rc = tm_predictor_run(predictor, &instances, &prediction, e);
@@ -147,16 +158,17 @@ static int find_rates(const struct tm_supply_request *request, struct tm_plan_ty
             continue;
         }
         if (rc != 0) break;
-        int used = prediction.pipelines * prediction.stages;
+        int used = prediction.pipelines * prediction.stages * (prediction.tensor > 1 ? prediction.tensor : 1);
         int rented = (used + group.gpus_per_node - 1) / group.gpus_per_node; /* nobody rents what would stand idle */
         stale = prediction.samples_per_s > 1.01 * fastest ? 0 : stale + 1;
+        if (stale == 0) fastest_at = instances;
         if (prediction.samples_per_s > fastest && rented > rented_before) {
             rc = add_rate(type, &capacity, rented, &prediction, e);
             rented_before = rented;
         }
         fastest = fmax(fastest, prediction.samples_per_s);
     }
-    type->saturated = stale >= 3;
+    type->saturated = stale >= STALE;
     tm_predictor_destroy(predictor);
     if (rc == -(int)TM_EINPUT) rc = 0; /* no such precision on this GPU: none of it */
     return rc;
@@ -226,11 +238,19 @@ static bool ask_risk(const struct tm_supply_request *request, const struct tm_of
     return true;
 }
 
+static const struct tm_plan_trace *trace_of(const struct tm_supply_request *request, const struct tm_offer *offer)
+{
+    if (request->traces == NULL || request->traces->count == 0) return NULL;
+    return tm_plan__trace_of(request->traces, &request->catalog->instances[offer->instance], offer);
+}
+
 double tm_supply__loss_rate(const struct tm_supply_request *request, const struct tm_offer *offer)
 {
     struct tm_risk_answer answer;
-    if (!isnan(request->loss_per_s)) return request->loss_per_s;
     const struct tm_catalog *catalog = request->catalog;
+    const struct tm_plan_trace *trace = trace_of(request, offer);
+    if (trace != NULL) return trace->losses.loss_per_s;
+    if (!isnan(request->loss_per_s)) return request->loss_per_s;
     if (request->offer_loss_per_s != NULL && catalog != NULL && offer >= catalog->offers &&
         offer < catalog->offers + catalog->offer_count)
         return request->offer_loss_per_s[offer - catalog->offers];
@@ -469,6 +489,10 @@ static int add_type(const struct tm_supply_request *request, const struct tm_ins
     *out_index = NO_USE;
     if (!group_of(supply->catalog, instance, &type.group, &supply->seen)) return 0;
     type.precision = tm_plan_precision(&type.group.gpu, request->precision);
+    if (request->precision != TM_PRECISION_MIXED && !(type.group.gpu.flops[type.precision] > 0)) {
+        supply->seen.no_precision++;
+        return 0;
+    }
     int rc = tm_grow(&types, &supply->type_capacity, supply->type_count + 1, sizeof type, TM_CATALOG_ROWS_MAX);
     supply->types = types;
     if (rc != 0) return tm_error_nomem(e);

@@ -5,6 +5,7 @@
 
 #include "market/catalog.h"
 #include "market/risk.h"
+#include "plan/recorded.h"
 #include "workload/predict.h"
 
 enum { TM_PLAN_INSTANCES_MAX = 1024, TM_PLAN_ZONES_MAX = 4, TM_PLAN_ANCHOR_KINDS_MAX = 3 };
@@ -56,7 +57,8 @@ struct tm_supply_types {
     size_t unpriced;        /* have no price that is allowed: no spot price, say */
     size_t gpu_unknown;     /* the catalogue has no figures of their GPU, or they have less than a whole one */
     size_t network_unknown; /* nor of their network (see tm_catalog_assume_network) */
-    size_t unfit;           /* the model does not fit, or not at this precision */
+    size_t unfit;           /* the model does not fit */
+    size_t no_precision;    /* their GPU has no mode of the precision that was asked for */
 };
 
 struct tm_supply {
@@ -78,13 +80,17 @@ struct tm_supply_request {
     int precision; /* or mixed */
     int batch;
     int micro_batch; /* that the job says, for life; 0: the best */
+    unsigned ways;   /* enum tm_way that may be tried beside data parallel and pipelines, of fleets of one type */
     int max_instances;
     bool spot; /* may be rented */
     bool on_demand;
-    double loss_per_s; /* of a spot instance; NaN: what is known of the risk of each offer, else `default_loss_per_s` */
+    /* How often a spot instance is lost: as the trace that speaks of its offer has it, else so (NaN: as is known of the
+     * risk of the offer), else `default_loss_per_s`. */
+    const struct tm_plan_traces *traces; /* NULL: none */
+    double loss_per_s;
     double default_loss_per_s;
     const struct tm_risk *risk;       /* NULL: nothing is known */
-    const struct tm_catalog *catalog; /* that the offers are of; needed with `risk` */
+    const struct tm_catalog *catalog; /* that the offers are of; needed with `risk` and `traces` */
     const double *offer_loss_per_s;   /* by offer of the catalogue, from tm_supply_loss_rates; NULL: ask each time */
     double probed_bit_s;              /* of the instances' network, where it was probed; 0: as the catalogue says */
     double anchor_gib;                /* that anchors must hold together; 0: any */

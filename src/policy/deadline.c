@@ -63,7 +63,7 @@ static struct tm_deadline_decision tidemill(const struct tm_deadline_view *view)
     struct tm_deadline_costs costs =
         tm_deadline_values__costs(view->values, view->spells, view->on, left_s(view), slack_s);
     struct tm_deadline_decision best = go(TM_GANG_ON_DEMAND);
-    bool safe = slack_s >= view->terms->restart_s + tm_deadline_launch_s(view->terms);
+    bool safe = slack_s >= tm_deadline_spot_launch_s(view->terms) + tm_deadline_launch_s(view->terms);
     if (view->spot && safe &&
         costs.spot_usd < costs.on_demand_usd) /* spot that comes later is no better: do not wait */
         best.go = TM_GANG_SPOT;
@@ -76,9 +76,7 @@ static struct tm_deadline_decision tidemill(const struct tm_deadline_view *view)
 static struct tm_deadline_decision oracle(const struct tm_deadline_view *view)
 {
     const struct tm_gang_plan *plan = view->plan;
-    size_t i = 0;
-    while (i + 1 < plan->count && plan->stretches[i + 1].start_s <= view->now_s + SAME_S)
-        i++;
+    size_t i = tm_gang_plan__at(plan, view->now_s);
     struct tm_deadline_decision decision = go(plan->stretches[i].on);
     if (i + 1 < plan->count) decision.until_s = plan->stretches[i + 1].start_s;
     return decision;

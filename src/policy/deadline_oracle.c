@@ -7,7 +7,18 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+/* What to be on: an enum tm_gang_on, which stands for the first place, and behind those the other places of spot. */
 enum { KINDS = 3 };
+
+static bool is_spot(int kind)
+{
+    return kind == TM_GANG_SPOT || kind >= KINDS;
+}
+
+static int place_of(int kind)
+{
+    return kind >= KINDS ? kind - KINDS + 1 : 0;
+}
 
 static const double SAME_S = 1e-6;
 static const double SAME_USD = 1e-9;
@@ -30,6 +41,8 @@ struct pair {
 
 struct search {
     const struct tm_deadline_terms *terms;
+    const struct tm_gang_places *places;
+    double cheapest_usd_s; /* of all places */
     double slack_s;
     double bound_usd;    /* it can be done for that */
     bool parts;          /* may a spell be spent in part */
@@ -39,9 +52,10 @@ struct search {
     size_t capacity;
 };
 
-static double price_usd_s(const struct tm_deadline_terms *terms, int on)
+static double price_usd_s(const struct search *search, int on)
 {
-    return (on == TM_GANG_SPOT ? terms->spot_usd_h : on == TM_GANG_ON_DEMAND ? terms->on_demand_usd_h : 0) / 3600;
+    if (is_spot(on)) return search->places->usd_h[place_of(on)] / 3600;
+    return (on == TM_GANG_ON_DEMAND ? search->terms->on_demand_usd_h : 0) / 3600;
 }
 
 /* With its part as long as can be. */
@@ -86,7 +100,7 @@ static const struct pair *last_within(const struct pair *pairs, size_t count, do
 
 /* Drops pairs that another one beats (those it finds with little effort: what stays too much costs time only). Gives
  * how many are left. */
-static size_t prune(const struct tm_deadline_terms *terms, struct pair *pairs, size_t count)
+static size_t prune(const struct search *search, struct pair *pairs, size_t count)
 {
     enum { LOOK_BACK = 64 };
     size_t kept = 0, kind = 0, whole = 0, whole_end = 0;
@@ -96,7 +110,7 @@ static size_t prune(const struct tm_deadline_terms *terms, struct pair *pairs, s
         struct pair pair = pairs[i];
         if (kept == 0 || pairs[kept - 1].after != pair.after) whole = whole_end = kept;
         if (kept == 0 || pairs[kept - 1].after != pair.after || pairs[kept - 1].part_on != pair.part_on) kind = kept;
-        double part_usd_s = price_usd_s(terms, pair.part_on);
+        double part_usd_s = price_usd_s(search, pair.part_on);
         bool beaten = false;
         for (size_t k = kept; !beaten && k > kind && k + LOOK_BACK > kept; k--)
             beaten = beats(&pairs[k - 1], &pair, part_usd_s);
@@ -115,9 +129,9 @@ static size_t prune(const struct tm_deadline_terms *terms, struct pair *pairs, s
 static double least_usd(const struct search *search, const struct pair *pair, double end_s)
 {
     double left_s = fmax(search->terms->work_s - (end_s - pair->used_s), 0);
-    double spot_s = search->spot_ahead_s + (pair->part_on == TM_GANG_SPOT ? pair->room_s : 0);
-    double spot_usd_s = price_usd_s(search->terms, TM_GANG_SPOT);
-    double on_demand_usd_s = price_usd_s(search->terms, TM_GANG_ON_DEMAND);
+    double spot_s = search->spot_ahead_s + (is_spot(pair->part_on) ? pair->room_s : 0);
+    double spot_usd_s = search->cheapest_usd_s;
+    double on_demand_usd_s = price_usd_s(search, TM_GANG_ON_DEMAND);
     if (on_demand_usd_s <= spot_usd_s) return pair->usd + left_s * on_demand_usd_s;
     return pair->usd + fmin(left_s, spot_s) * spot_usd_s + fmax(left_s - spot_s, 0) * on_demand_usd_s;
 }
@@ -140,32 +154,38 @@ static int keep(struct search *search, const struct pair *pair, double end_s, st
 
 struct stage {
     int32_t number;
-    bool up;
+    uint64_t up;
     double end_s;
     double length_s;
 };
 
+static bool can_be(const struct stage *stage, int on)
+{
+    return !is_spot(on) || (stage->up >> place_of(on) & 1) != 0;
+}
+
 /* A launch is charged its whole restart at once: a plan that ends it in its restart is never the cheapest. */
-static int spend(struct search *search, const struct stage *stage, int32_t parent, enum tm_gang_on on, enum how how,
+static int spend(struct search *search, const struct stage *stage, int32_t parent, int on, enum how how,
                  struct tm_error *e)
 {
     const struct tm_deadline_terms *terms = search->terms;
     struct pair next = search->pairs[parent];
-    int before = next.after == TM_GANG_SPOT && !stage->up ? TM_GANG_NOTHING : next.after; /* lost */
-    bool goes_on = before == (int)on && how != LAST_PART;
+    int before = can_be(stage, next.after) ? next.after : TM_GANG_NOTHING; /* lost */
+    bool goes_on = before == on && how != LAST_PART;
     double start_s = on == TM_GANG_ON_DEMAND && !goes_on ? terms->start_s : 0;
-    double launch_s = on == TM_GANG_NOTHING || goes_on ? 0 : start_s + terms->restart_s;
+    double spot_s = is_spot(on) ? terms->spot_start_s : 0;
+    double launch_s = on == TM_GANG_NOTHING || goes_on ? 0 : start_s + spot_s + terms->restart_s;
     next.parent = parent;
     next.during = (int8_t)on;
     next.after = (int8_t)(how == FIRST_PART ? TM_GANG_NOTHING : on);
     next.how = (int8_t)how;
     if (how == WHOLE) {
         next.used_s += on == TM_GANG_NOTHING ? stage->length_s : launch_s;
-        next.usd += price_usd_s(terms, (int)on) * (stage->length_s - start_s);
+        next.usd += price_usd_s(search, on) * (stage->length_s - start_s);
     } else {
         if (next.part != 0 || stage->length_s < launch_s) return 0;
         next.used_s += stage->length_s;
-        next.usd += price_usd_s(terms, (int)on) * (launch_s - start_s);
+        next.usd += price_usd_s(search, on) * (launch_s - start_s);
         next.part = 3 * stage->number + (int)how;
         next.part_on = (int8_t)on;
         next.room_s = stage->length_s - launch_s;
@@ -178,15 +198,15 @@ static int through_spell(struct search *search, size_t first, const struct stage
 {
     size_t end = search->count;
     for (size_t i = first; i < end; i++) {
-        for (int on = 0; on < KINDS; on++) {
-            if (on == TM_GANG_SPOT && !stage->up) continue;
+        for (int on = 0; on < KINDS + search->places->count - 1; on++) {
+            if (!can_be(stage, on)) continue;
             for (int how = WHOLE; how <= (on != TM_GANG_NOTHING && search->parts ? LAST_PART : WHOLE); how++) {
-                int rc = spend(search, stage, (int32_t)i, (enum tm_gang_on)on, (enum how)how, e);
+                int rc = spend(search, stage, (int32_t)i, on, (enum how)how, e);
                 if (rc != 0) return rc;
             }
         }
     }
-    if (search->count > end) search->count = end + prune(search->terms, search->pairs + end, search->count - end);
+    if (search->count > end) search->count = end + prune(search, search->pairs + end, search->count - end);
     return 0;
 }
 
@@ -198,16 +218,19 @@ static double growth_s(const struct search *search, const struct pair *pair)
 
 static double final_usd(const struct search *search, const struct pair *pair)
 {
-    return pair->usd + growth_s(search, pair) * price_usd_s(search->terms, pair->part_on);
+    return pair->usd + growth_s(search, pair) * price_usd_s(search, pair->part_on);
 }
 
 static int add_stretch(struct tm_gang_plan *plan, double start_s, int on, struct tm_error *e)
 {
-    if (plan->count > 0 && (int)plan->stretches[plan->count - 1].on == on) return 0;
+    struct tm_gang_stretch stretch = {
+        .start_s = start_s, .on = is_spot(on) ? TM_GANG_SPOT : (enum tm_gang_on)on, .place = place_of(on)};
+    const struct tm_gang_stretch *last = plan->count > 0 ? &plan->stretches[plan->count - 1] : NULL;
+    if (last != NULL && last->on == stretch.on && last->place == stretch.place) return 0;
     int rc = tm_grow((void **)&plan->stretches, &plan->capacity, plan->count + 1, sizeof *plan->stretches,
                      2 * (size_t)TM_GANG_SPELLS_MAX);
     if (rc != 0) return tm_error_nomem(e);
-    plan->stretches[plan->count++] = (struct tm_gang_stretch){.start_s = start_s, .on = (enum tm_gang_on)on};
+    plan->stretches[plan->count++] = stretch;
     return 0;
 }
 
@@ -257,13 +280,13 @@ static int walk(struct search *search, const struct tm_gang_spell *spells, size_
     search->count = 0;
     search->spot_ahead_s = 0;
     for (size_t i = 0; i < count && spells[i].start_s < search->terms->deadline_s; i++) {
-        if (spells[i].up) search->spot_ahead_s += spell_end_s(search->terms, spells, count, i) - spells[i].start_s;
+        if (spells[i].up != 0) search->spot_ahead_s += spell_end_s(search->terms, spells, count, i) - spells[i].start_s;
     }
     int rc = keep(search, &(struct pair){0}, 0, e);
     for (; rc == 0 && used < count && spells[used].start_s < search->terms->deadline_s; used++) {
         double end_s = spell_end_s(search->terms, spells, count, used);
         struct stage stage = {(int32_t)used, spells[used].up, end_s, end_s - spells[used].start_s};
-        if (stage.up) search->spot_ahead_s -= stage.length_s;
+        if (stage.up != 0) search->spot_ahead_s -= stage.length_s;
         size_t next = search->count;
         rc = through_spell(search, first, &stage, e);
         first = next;
@@ -296,10 +319,18 @@ static int solve(struct search *search, const struct tm_gang_spell *spells, size
 }
 
 int tm_gang_plan_init(struct tm_gang_plan *plan, const struct tm_deadline_terms *terms,
-                      const struct tm_gang_spell *spells, size_t count, struct tm_error *e)
+                      const struct tm_gang_places *places, const struct tm_gang_spell *spells, size_t count,
+                      struct tm_error *e)
 {
     assert(count > 0 && count <= TM_GANG_SPELLS_MAX && spells[0].start_s == 0);
-    struct search search = {.terms = terms, .slack_s = terms->deadline_s - terms->work_s, .bound_usd = INFINITY};
+    assert(places->count > 0 && places->count <= TM_GANG_PLACES_MAX);
+    struct search search = {.terms = terms,
+                            .places = places,
+                            .cheapest_usd_s = INFINITY,
+                            .slack_s = terms->deadline_s - terms->work_s,
+                            .bound_usd = INFINITY};
+    for (int i = 0; i < places->count; i++)
+        search.cheapest_usd_s = fmin(search.cheapest_usd_s, places->usd_h[i] / 3600);
     struct tm_gang_plan made = {0};
     int rc = solve(&search, spells, count, &made, e);
     tm_free(search.pairs);
@@ -309,6 +340,14 @@ int tm_gang_plan_init(struct tm_gang_plan *plan, const struct tm_deadline_terms 
     }
     *plan = made;
     return 0;
+}
+
+size_t tm_gang_plan__at(const struct tm_gang_plan *plan, double now_s)
+{
+    size_t i = 0;
+    while (i + 1 < plan->count && plan->stretches[i + 1].start_s <= now_s + SAME_S)
+        i++;
+    return i;
 }
 
 void tm_gang_plan_deinit(struct tm_gang_plan *plan)

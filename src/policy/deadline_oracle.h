@@ -12,19 +12,27 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-enum { TM_GANG_SPELLS_MAX = 1 << 16, TM_GANG_PAIRS_MAX = 1 << 24 };
+enum { TM_GANG_SPELLS_MAX = 1 << 16, TM_GANG_PAIRS_MAX = 1 << 24, TM_GANG_PLACES_MAX = 64 };
 
-/* From start_s to that of the next one (the last: for ever) spot is there or not. */
+/* From start_s to that of the next one (the last: for ever): where a whole gang can be had on spot. */
 struct tm_gang_spell {
     double start_s; /* the first one's is 0 */
-    bool up;
+    uint64_t up;    /* a bit for each place; 0: there is no spot */
+};
+
+/* Where a gang can be on spot. Going from one to another is a launch. */
+struct tm_gang_places {
+    double usd_h[TM_GANG_PLACES_MAX]; /* of the whole gang */
+    int count;                        /* 1 or more */
 };
 
 /* What to be on from start_s to that of the next one. */
 struct tm_gang_stretch {
     double start_s;
     enum tm_gang_on on;
+    int place; /* of a spot gang */
 };
 
 struct tm_gang_plan {
@@ -35,9 +43,12 @@ struct tm_gang_plan {
 };
 
 /* `plan` need not be initialised; tm_gang_plan_deinit frees. -TM_ENONE: no plan meets the deadline. -TM_ELIMIT: too
- * many pairs to keep. */
+ * many pairs to keep. The terms' own spot price says nothing here: that of the place does. */
 int tm_gang_plan_init(struct tm_gang_plan *plan, const struct tm_deadline_terms *terms,
-                      const struct tm_gang_spell *spells, size_t count, struct tm_error *e);
+                      const struct tm_gang_places *places, const struct tm_gang_spell *spells, size_t count,
+                      struct tm_error *e);
+/* The stretch that holds at a time. */
+size_t tm_gang_plan__at(const struct tm_gang_plan *plan, double now_s);
 void tm_gang_plan_deinit(struct tm_gang_plan *plan);
 
 #endif

@@ -12,12 +12,19 @@ struct tm_deadline_terms {
     double start_s;    /* from asking for on-demand instances to having them: not billed, no work */
     double spot_usd_h; /* of the whole gang */
     double on_demand_usd_h;
+    double spot_start_s; /* from asking for spot instances to their first work, beside the restart: billed, no work */
 };
 
 /* What an on-demand launch takes before it works. */
 static inline double tm_deadline_launch_s(const struct tm_deadline_terms *terms)
 {
     return terms->start_s + terms->restart_s;
+}
+
+/* And what a spot launch takes. */
+static inline double tm_deadline_spot_launch_s(const struct tm_deadline_terms *terms)
+{
+    return terms->spot_start_s + terms->restart_s;
 }
 
 #endif

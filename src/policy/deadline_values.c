@@ -69,7 +69,7 @@ static struct guess guess_of(const struct tm_deadline_values *v, int lost, int c
     struct guess g = {.lost_s = 1 / (3600 * mean_life_h[lost]), .comes_s = 1 / (3600 * mean_life_h[comes])};
     double k = v->work_step_s;
     g.keep_work = exp(-g.lost_s * k);
-    g.keep_restart = exp(-g.lost_s * v->terms.restart_s);
+    g.keep_restart = exp(-g.lost_s * tm_deadline_spot_launch_s(&v->terms));
     g.none_work = exp(-g.comes_s * k);
     g.none_hire = exp(-g.comes_s * tm_deadline_launch_s(&v->terms));
     g.none_wait = exp(-g.comes_s * v->slack_step_s);
@@ -95,7 +95,7 @@ static double launch_usd(const struct tm_deadline_values *v, const struct guess 
                          double slack_s, int most)
 {
     const struct tm_deadline_terms *t = &v->terms;
-    double after_s = slack_s - t->restart_s;
+    double after_s = slack_s - tm_deadline_spot_launch_s(t);
     if (after_s < tm_deadline_launch_s(t)) return INFINITY;
     return g->restart_billed_s / 3600 * t->spot_usd_h + g->keep_restart * at_slack(v, row, after_s, most, SPOT) +
            (1 - g->keep_restart) * at_slack(v, row, after_s, most, IDLE);

@@ -6,6 +6,7 @@
 #ifndef TM_POLICY_FACTS_H
 #define TM_POLICY_FACTS_H
 
+#include "policy/far.h"
 #include "policy/lookahead.h"
 #include "workload/job_fleet.h"
 
@@ -21,9 +22,11 @@ struct tm_pool {
     int ordered;        /* on their way: paid or about to be, not usable yet */
     int leaving;        /* here with a notice: paid, not usable any more */
     int offered;        /* how many more would be given now; -1: not known */
+    int limit;          /* the most that the job may have of it; 0: as many as it wants */
     double start_s;     /* from asking for one to its first work */
     /* where pools are choices (facts.choices) */
     int group;    /* pools of one group can train together: one region, one instance type */
+    int region;   /* a number for each */
     int lost;     /* preempted at this moment, usable or not */
     int refused;  /* asked for at the decision before, and not given: there was no capacity */
     double speed; /* throughput of its instances over that which the layouts say */
@@ -54,9 +57,11 @@ struct tm_facts_losses {
 };
 
 struct tm_facts_limits {
-    int workers_min; /* that train; below it the job waits */
-    int workers_max; /* 0: what there is; nothing is rented or given back */
-    int anchors;     /* on-demand instances that hold copies; they come on top unless they train too */
+    int workers_min;  /* that train; below it the job waits */
+    int workers_max;  /* 0: what there is; nothing is rented or given back */
+    int workers_each; /* of an instance, which come, go and are paid together: pools are rented in such steps; 0: 1 */
+    enum tm_fleet_rent rent; /* from pools: as worth their money, up to workers_max, or where a sample is cheapest */
+    int anchors;             /* on-demand instances that hold copies; they come on top unless they train too */
     bool anchors_train;
     bool has_deadline;
     double seconds_left; /* to the deadline */
@@ -77,10 +82,12 @@ struct tm_facts {
     struct tm_standing standing;
     struct tm_pool pools[TM_POOLS_MAX];
     int pool_count;
-    bool choices;    /* the pools are choices: the decision says how many of each are wanted */
-    int group;       /* that the job trains in; -1: none so far */
-    int spares;      /* of that group, more than the job can use: they have a notice, and their successors are here */
-    double move_usd; /* of a move of the whole job to another group: egress */
+    int keeper_count;  /* where pools are choices: so many more behind them, whose instances keep copies */
+    bool choices;      /* the pools are choices: the decision says how many of each are wanted */
+    int group;         /* that the job trains in; -1: none so far */
+    int spares;        /* of that group, more than the job can use: they have a notice, and their successors are here */
+    double move_usd;   /* of a move of the whole job to another group: egress */
+    struct tm_far far; /* where a group's pools are in several regions */
     struct tm_facts_progress progress;
     struct tm_facts_copies copies;
     struct tm_facts_losses losses;
@@ -138,7 +145,8 @@ struct tm_decision {
     double until_s;      /* ask again then at the latest, events and intervals aside; INFINITY: no need */
     enum tm_why why;
     /* where facts.choices: */
-    int want[TM_POOLS_MAX]; /* instances to have of each pool, usable or on their way, beside those with a notice */
+    int want[TM_POOLS_MAX]; /* instances to have of each pool, usable or on their way, beside those with a notice;
+                               keepers' pools too */
     int group;              /* that trains from now on */
 };
 

@@ -42,8 +42,10 @@ static const struct tm_figure facts_figures[] = {
     POOLS(ordered, TM_FIGURE_INT, 0, MANY),
     POOLS(leaving, TM_FIGURE_INT, 0, MANY),
     POOLS(offered, TM_FIGURE_INT, -1, MANY),
+    POOLS(limit, TM_FIGURE_INT, 0, MANY),
     POOLS(start_s, TM_FIGURE_DOUBLE, -ANY, ANY),
     POOLS(group, TM_FIGURE_INT, 0, TM_POOLS_MAX - 1),
+    POOLS(region, TM_FIGURE_INT, 0, TM_POOLS_MAX - 1),
     POOLS(lost, TM_FIGURE_INT, 0, MANY),
     POOLS(refused, TM_FIGURE_INT, 0, MANY),
     POOLS(speed, TM_FIGURE_DOUBLE, -ANY, ANY),
@@ -51,7 +53,10 @@ static const struct tm_figure facts_figures[] = {
     FIGURE(tm_facts, "group", group, TM_FIGURE_INT, -1, TM_POOLS_MAX - 1),
     FACT_INT(spares),
     FACT_DOUBLE(move_usd),
+    FACT_DOUBLE(far.sample_s),
+    FACT_DOUBLE(far.sample_usd),
     FIGURE(tm_facts, "pool_count", pool_count, TM_FIGURE_INT, 0, TM_POOLS_MAX),
+    FIGURE(tm_facts, "keeper_count", keeper_count, TM_FIGURE_INT, 0, TM_POOLS_MAX),
     FACT_DOUBLE(progress.samples_left),
     FACT_DOUBLE(progress.samples_per_step),
     FACT_DOUBLE(progress.efficiency),
@@ -69,6 +74,8 @@ static const struct tm_figure facts_figures[] = {
     FACT_DOUBLE(losses.together),
     FACT_INT(limits.workers_min),
     FACT_INT(limits.workers_max),
+    FACT_INT(limits.workers_each),
+    FIGURE(tm_facts, "limits.rent", limits.rent, TM_FIGURE_INT, 0, TM_RENT_CHEAPEST),
     FACT_INT(limits.anchors),
     FACT_BOOL(limits.anchors_train),
     FACT_BOOL(limits.has_deadline),
@@ -146,7 +153,7 @@ static bool possible(const struct tm_facts *facts, const struct tm_layouts *layo
     int most = layouts->instances_max;
     return (size_t)facts->standing.layout < layouts->count && facts->before <= most && facts->after <= most &&
            facts->lost <= facts->before && layouts->list[facts->standing.layout].instances <= facts->before &&
-           facts->speed > 0;
+           facts->pool_count + facts->keeper_count <= TM_POOLS_MAX && facts->speed > 0;
 }
 
 int tm_facts_recall(const char *text, size_t length, const struct tm_layouts *layouts, struct tm_facts *out,

@@ -245,6 +245,8 @@ static void take_choice(const struct tm_facts *facts, const struct tm_decision *
         out->want[i] = choice->want[i];
         *(facts->pools[i].market == TM_POOL_SPOT ? &out->want_spot : &out->want_on_demand) += choice->want[i];
     }
+    for (int i = facts->pool_count; i < facts->pool_count + facts->keeper_count; i++)
+        out->want[i] = choice->want[i];
     if (!(limits->budget_usd > 0)) return;
     double usd_h = tm_facts__usd_h(facts), left_usd = tm_rent__left_usd(limits->budget_usd, limits->bill_usd);
     out->stop = left_usd <= 0;

@@ -29,6 +29,18 @@ double tm_pools__speed(const struct tm_pool *pools, int count, int group, const 
     return alike || instances <= 0 ? first : sum / instances;
 }
 
+int tm_pools__regions(const struct tm_pool *pools, int count, int group, const int *counts)
+{
+    bool seen[TM_POOLS_MAX] = {false};
+    int regions = 0;
+    for (int i = 0; i < count; i++) {
+        if (pools[i].group != group || counts[i] <= 0 || seen[pools[i].region]) continue;
+        seen[pools[i].region] = true;
+        regions++;
+    }
+    return regions;
+}
+
 /* The fewest instances that can train. */
 static int fewest(const struct tm_policy *policy, int workers_min)
 {
@@ -119,7 +131,7 @@ static void choose_spread(const struct tm_policy *policy, const struct tm_facts 
         active += is_active(policy, facts, i, group, false);
     out->group = group;
     for (int pass = 0; pass < 2; pass++) { /* what is here in pools that are short stays */
-        for (; spot < facts->limits.workers_max; spot++) {
+        for (; spot < facts->limits.workers_max; spot += tm_pools__each(facts)) {
             int to = -1;
             for (int i = 0; i < facts->pool_count; i++) {
                 bool kept = facts->pools[i].market == TM_POOL_SPOT && facts->pools[i].group == group;
@@ -129,7 +141,7 @@ static void choose_spread(const struct tm_policy *policy, const struct tm_facts 
                 if (may && (to < 0 || out->want[i] < out->want[to])) to = i;
             }
             if (to < 0) break;
-            out->want[to]++;
+            out->want[to] += tm_pools__each(facts);
         }
     }
     for (int i = 0; i < facts->pool_count; i++) { /* the rest on demand */
@@ -178,4 +190,5 @@ void tm_policy__choose_pools(struct tm_policy *policy, const struct tm_facts *fa
             out->want[i] = ours_in(&facts->pools[i]);
         break;
     }
+    tm_pools__want_keepers(facts, out);
 }

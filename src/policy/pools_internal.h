@@ -65,18 +65,32 @@ struct tm_policy;
 void tm_policy__choose_pools(struct tm_policy *policy, const struct tm_facts *facts, int on_demand,
                              struct tm_decision *out);
 /* Of instances in the order in which they would be rented (`order`: the pool of each), how many are worth their money:
- * all that one pool has, and more as long as a sample of them costs little more than one of those. */
+ * all that one pool has, and more as long as a sample of them costs little more than one of those; all, where none has
+ * a price. */
 int tm_pools__worthwhile(const struct tm_policy *policy, const struct tm_facts *facts, const short *order, int count,
                          int alone);
+/* Dollars a sample with so many instances, at most, over those with `alone` of them. */
+double tm_pools__most_usd(const struct tm_facts *facts, int count, int alone);
+/* Anchors are wanted in every region where instances are wanted or train. */
+void tm_pools__want_keepers(const struct tm_facts *facts, struct tm_decision *out);
+/* Are anchors of a group's regions still on their way? */
+bool tm_pools__keepers_come(const struct tm_facts *facts, int group);
 /* Parts of it. */
 void tm_policy__choose_ours(struct tm_policy *policy, const struct tm_facts *facts, int on_demand,
                             struct tm_decision *out);
 
-/* What a pool has now: ours, and those on offer; what is not known counts as all that the job could want, unless a
- * request was just refused. */
+/* Workers of an instance: what pools are rented in. */
+static inline int tm_pools__each(const struct tm_facts *facts)
+{
+    return facts->limits.workers_each > 1 ? facts->limits.workers_each : 1;
+}
+/* What a pool has now: ours, and those on offer; what is not known counts as all that the job could want and may have,
+ * unless a request was just refused. */
 int tm_pool__capacity(const struct tm_pool *pool, int most);
 /* The speed of a group's instances, counts[pool] of each: their mean. */
 double tm_pools__speed(const struct tm_pool *pools, int count, int group, const int *counts);
+/* How many regions the instances of a group are in, counts[pool] of each. */
+int tm_pools__regions(const struct tm_pool *pools, int count, int group, const int *counts);
 /* Samples per second of the fastest layout on so many instances of a speed, between whole numbers too. */
 double tm_policy__rate(const struct tm_policy *policy, double instances, double speed, int workers_min);
 

@@ -30,6 +30,7 @@ int tm_pool__capacity(const struct tm_pool *pool, int most)
 {
     int ours = pool->here + pool->ordered;
     if (pool->offered >= 0) return ours + pool->offered;
+    if (pool->limit > 0 && pool->limit < most) most = pool->limit;
     return pool->refused > 0 || ours > most ? ours : most;
 }
 

@@ -7,22 +7,29 @@
  *
  * Inside a group it takes as many instances as make a difference and are worth their money (pools_worth.c), the
  * cheapest first; an instance's price is raised by what its preemption would cost the whole job, more so where the job
- * has more instances that go with it. */
+ * has more instances that go with it. Where a group has several regions (the job says across_regions), all of them are
+ * used only if that does more than the best region alone, its slower links counted, and a sample costs little more, its
+ * traffic counted. */
 #include "policy/policy_internal.h"
 
 #include <math.h>
 
-enum { SAMPLES = 12 };                   /* that are looked ahead: two hours */
-static const double least_gain = 0.02;   /* a move must gain this share */
-static const double kept_discount = 0.8; /* of the price of an instance that is there: swapping it costs a migration */
+enum { SAMPLES = 12 };                      /* that are looked ahead: two hours */
+static const double least_gain = 0.02;      /* a move must gain this share */
+static const double kept_discount = 0.8;    /* of the price of an instance that is there: it has proved to live */
+static const double swapped_after_s = 7200; /* in this time a swap must pay for the two times that all stand still */
+static const double least_worth = 0.98;     /* of throughput that is given up for a cheaper group: the rest */
 static const double nothing_missed = 0.995; /* of the throughput: what costs no more than that is saved */
 static const double nearly_all = 0.9;       /* of the throughput to come: enough of the new instances have arrived */
+static const double home_bonus = 1.1; /* of the throughput of the region where the job is: another must be better */
+enum { ANY_REGION = -1 };
 
 struct group {
     int capacity;           /* of its pools: ours and on offer, but for those with a notice */
     int count;              /* of them, those that are worth their money ... */
     int want[TM_POOLS_MAX]; /* ... of each pool */
     int here;               /* usable now */
+    int region;             /* of its first pool */
     double speed;           /* of its instances */
     double usd_h;           /* of one of them: the mean of those on offer */
     double value[SAMPLES];  /* samples per second that it is expected to give, from now on */
@@ -65,14 +72,15 @@ static double move_s(const struct tm_policy *policy, int instances)
 /* ---- how many of what ---- */
 
 /* As many as make a difference: the last ones may only wait, or add next to nothing for their money. */
-static int useful(const struct tm_policy *policy, const struct tm_facts *facts, const struct group *group)
+static int useful(const struct tm_policy *policy, const struct tm_facts *facts, int capacity)
 {
-    int most = facts->limits.workers_max, count = group->capacity < most ? group->capacity : most;
+    int most = facts->limits.workers_max, count = capacity < most ? capacity : most;
+    int each = tm_pools__each(facts);
     double rate = tm_policy__rate(policy, count, 1, facts->limits.workers_min);
     if (rate <= 0) return 0;
-    while (count > 0 && tm_policy__rate(policy, count - 1, 1, facts->limits.workers_min) >= rate * nothing_missed)
-        count--;
-    return count;
+    while (count > 0 && tm_policy__rate(policy, count - each, 1, facts->limits.workers_min) >= rate * nothing_missed)
+        count -= each;
+    return count > 0 ? count : 0;
 }
 
 /* A pool from which instances are taken one by one. */
@@ -80,66 +88,196 @@ struct source {
     int pool;
     int room;
     int kept;
+    double speed;
     double usd_h;      /* of one instance */
+    double swap_usd_h; /* of one that is not there, where another is: all stand still twice for it */
     double loss_usd_h; /* what its preemption costs, where it goes alone */
     double exposed;    /* share of the others that would go with it */
 };
 
-static int sources_of(const struct tm_policy *policy, const struct tm_facts *facts, int number,
+static bool is_source(const struct tm_facts *facts, int pool, int group, int region)
+{
+    const struct tm_pool *it = &facts->pools[pool];
+    return it->group == group && (region == ANY_REGION || it->region == region) && is_candidate(facts, pool);
+}
+
+static int capacity_in(const struct tm_facts *facts, int group, int region)
+{
+    int capacity = 0;
+    for (int i = 0; i < facts->pool_count; i++)
+        if (is_source(facts, i, group, region)) capacity += room_in(facts, i);
+    return capacity;
+}
+
+static int sources_of(const struct tm_policy *policy, const struct tm_facts *facts, int number, int region,
                       const struct group *group, int count, struct source *sources)
 {
     double pause_s = move_s(policy, count);
     int found = 0;
     for (int i = 0; i < facts->pool_count; i++) {
         const struct tm_pool *pool = &facts->pools[i];
-        if (pool->group != number || !is_candidate(facts, i)) continue;
+        if (!is_source(facts, i, number, region)) continue;
         bool spot = pool->market == TM_POOL_SPOT;
-        sources[found++] = (struct source){
-            .pool = i,
-            .room = room_in(facts, i),
-            .kept = pool->here + pool->ordered,
-            .usd_h = isnan(pool->price_usd_h) ? 0 : pool->price_usd_h,
-            .loss_usd_h = spot ? tm_learned_pools__lost_per_s(policy->pools, i) * pause_s * count * group->usd_h : 0};
+        sources[found++] =
+            (struct source){.pool = i,
+                            .room = room_in(facts, i),
+                            .kept = pool->here + pool->ordered,
+                            .speed = pool->speed > 0 ? pool->speed : 1,
+                            .usd_h = isnan(pool->price_usd_h) ? 0 : pool->price_usd_h,
+                            .swap_usd_h = 2 * pause_s * count * group->usd_h / swapped_after_s / tm_pools__each(facts),
+                            /* all stand still once for an instance: a worker has its share of that */
+                            .loss_usd_h = spot ? tm_learned_pools__lost_per_s(policy->pools, i) * pause_s * count *
+                                                     group->usd_h / tm_pools__each(facts)
+                                               : 0};
     }
     return found;
 }
 
 /* What counts is what an instance does for the money. */
-static double price_in(const struct tm_facts *facts, const struct source *from, int taken)
+static double price_in(const struct source *from, int taken)
 {
-    double usd_h = taken < from->kept ? from->usd_h * kept_discount : from->usd_h;
-    return (usd_h + from->loss_usd_h * (1 + from->exposed)) / fmax(1e-9, facts->pools[from->pool].speed);
+    double usd_h = taken < from->kept ? from->usd_h * kept_discount : from->usd_h + from->swap_usd_h;
+    return (usd_h + from->loss_usd_h * (1 + from->exposed)) / from->speed;
 }
 
-/* One after the other from the pool where one costs least, all counted; then those that are not worth it go again. */
-static void fill(const struct tm_policy *policy, const struct tm_facts *facts, int number, struct group *group)
+/* Where some are faster than others: the pool that does most, alone. It comes first, whole; NULL: all are alike. */
+static const struct source *strongest(const struct source *sources, int found)
 {
-    struct source sources[TM_POOLS_MAX];
-    short order[TM_LAYOUT_INSTANCES_MAX];
-    int filled = 0, alone = 0, count = useful(policy, facts, group);
-    if (count > TM_LAYOUT_INSTANCES_MAX) count = TM_LAYOUT_INSTANCES_MAX;
-    int found = sources_of(policy, facts, number, group, count, sources);
-    for (; filled < count; filled++) {
-        struct source *to = NULL;
-        double least = INFINITY;
-        for (struct source *from = sources; from < sources + found; from++) {
-            int taken = group->want[from->pool];
-            double price = taken < from->room ? price_in(facts, from, taken) : INFINITY;
-            if (!(price < least)) continue;
-            least = price;
-            to = from;
-        }
-        if (to == NULL) break;
-        order[filled] = (short)to->pool;
-        group->want[to->pool]++;
-        for (struct source *it = sources; it < sources + found; it++)
-            it->exposed += (it == to ? 1 : tm_learned_pools__together(policy->pools, it->pool, to->pool)) / count;
+    const struct source *most = sources;
+    bool alike = true;
+    if (found == 0) return NULL;
+    for (const struct source *it = sources; it < sources + found; it++) {
+        alike = alike && it->speed == sources->speed;
+        if (it->room * it->speed > most->room * most->speed) most = it;
     }
+    return alike ? NULL : most;
+}
+
+/* The pool that the next instance comes from; NULL: there is none. */
+static struct source *next_source(const struct group *group, struct source *sources, int found)
+{
+    const struct source *first = strongest(sources, found);
+    struct source *to = NULL;
+    double least = INFINITY;
+    for (struct source *from = sources; from < sources + found; from++) {
+        int taken = group->want[from->pool];
+        if (taken >= from->room) continue;
+        if (from == first) return from;
+        double price = price_in(from, taken);
+        if (!(price < least)) continue;
+        least = price;
+        to = from;
+    }
+    return to;
+}
+
+/* One instance after the other from the pool where one costs least, all counted; then those that are not worth it go
+ * again. */
+static void fill_from(const struct tm_policy *policy, const struct tm_facts *facts, int number, int region,
+                      struct group *group)
+{
+    struct source sources[TM_POOLS_MAX] = {{0}};
+    short order[TM_LAYOUT_INSTANCES_MAX];
+    int filled = 0, alone = 0, count = useful(policy, facts, capacity_in(facts, number, region));
+    int each = tm_pools__each(facts);
+    if (count > TM_LAYOUT_INSTANCES_MAX) count = TM_LAYOUT_INSTANCES_MAX;
+    int found = sources_of(policy, facts, number, region, group, count, sources);
+    for (; filled + each <= count; filled += each) {
+        struct source *to = next_source(group, sources, found);
+        if (to == NULL) break;
+        for (int worker = filled; worker < filled + each; worker++)
+            order[worker] = (short)to->pool;
+        group->want[to->pool] += each;
+        for (struct source *it = sources; it < sources + found; it++)
+            it->exposed +=
+                each * (it == to ? 1 : tm_learned_pools__together(policy->pools, it->pool, to->pool)) / count;
+    }
+    const struct source *first = strongest(sources, found);
     for (int i = 0; i < found; i++)
-        if (sources[i].room > alone) alone = sources[i].room;
+        if (first == NULL && sources[i].room > alone) alone = sources[i].room;
+    if (first != NULL) alone = first->room;
     group->count = tm_pools__worthwhile(policy, facts, order, filled, alone);
     while (filled > 0 && filled > group->count)
         group->want[order[--filled]]--;
+}
+
+/* ---- regions of a group ---- */
+
+/* What the instances that are wanted do, and what they and their traffic cost. */
+static double rate_in(const struct tm_policy *policy, const struct tm_facts *facts, int number,
+                      const struct group *group, double *out_usd_s)
+{
+    const struct tm_pool *pools = facts->pools;
+    int regions = tm_pools__regions(pools, facts->pool_count, number, group->want);
+    double speed = tm_pools__speed(pools, facts->pool_count, number, group->want);
+    double rate =
+        tm_far_rate(&facts->far, tm_policy__rate(policy, group->count, speed, facts->limits.workers_min), regions);
+    *out_usd_s = tm_far_usd(&facts->far, regions) * rate;
+    for (int i = 0; i < facts->pool_count; i++)
+        if (!isnan(pools[i].price_usd_h)) *out_usd_s += group->want[i] * pools[i].price_usd_h / 3600;
+    return rate;
+}
+
+/* Where most of the job's instances are; -1: it has none. */
+static int home_of(const struct tm_facts *facts, int group)
+{
+    int counts[TM_POOLS_MAX] = {0}, home = -1;
+    for (int i = 0; i < facts->pool_count; i++) {
+        const struct tm_pool *pool = &facts->pools[i];
+        if (pool->group != group || pool->here + pool->leaving <= 0) continue;
+        counts[pool->region] += pool->here + pool->leaving;
+        if (home < 0 || counts[pool->region] > counts[home]) home = pool->region;
+    }
+    return home;
+}
+
+/* Is it worth while to train in all regions, beside the best one alone? */
+static bool spanning_pays(const struct tm_policy *policy, const struct tm_facts *facts, int number,
+                          const struct group *all, const struct group *alone)
+{
+    double all_usd_s = 0, alone_usd_s = 0, rate = rate_in(policy, facts, number, all, &all_usd_s);
+    double rate_alone = rate_in(policy, facts, number, alone, &alone_usd_s);
+    if (rate <= rate_alone * (1 + least_gain)) return false;
+    if (facts->limits.has_deadline || facts->limits.rent == TM_RENT_ALL || rate_alone <= 0) return true;
+    return all_usd_s * rate_alone <= tm_pools__most_usd(facts, all->count, alone->count) * alone_usd_s * rate;
+}
+
+/* From all regions, or from the one that does most. */
+static void fill(const struct tm_policy *policy, const struct tm_facts *facts, int number, struct group *group)
+{
+    struct group alone = *group, best = *group;
+    double most = -1;
+    int home = home_of(facts, number);
+    fill_from(policy, facts, number, ANY_REGION, group);
+    bool costs = facts->far.sample_s > 0 || facts->far.sample_usd > 0;
+    if (!costs || tm_pools__regions(facts->pools, facts->pool_count, number, group->want) < 2) return;
+    for (int region = 0; region < TM_POOLS_MAX; region++) {
+        double usd_s = 0;
+        if (capacity_in(facts, number, region) == 0) continue;
+        struct group one = alone;
+        fill_from(policy, facts, number, region, &one);
+        double rate = rate_in(policy, facts, number, &one, &usd_s) * (region == home ? home_bonus : 1);
+        if (rate <= most) continue;
+        most = rate;
+        best = one;
+    }
+    if (!spanning_pays(policy, facts, number, group, &best)) *group = best;
+}
+
+/* Where the job goes from one region of its group to another, what it has is kept until enough have come there. */
+static void keep_meanwhile(const struct tm_policy *policy, const struct tm_facts *facts, int number,
+                           const struct group *group, struct tm_decision *out)
+{
+    const struct tm_pool *pools = facts->pools;
+    int come = 0;
+    if (facts->far.sample_s <= 0 && facts->far.sample_usd <= 0) return;
+    if (tm_pools__regions(pools, facts->pool_count, number, group->want) != 1) return;
+    for (int i = 0; i < facts->pool_count; i++)
+        come += pools[i].group == number && group->want[i] > 0 ? pools[i].here : 0;
+    double all = tm_policy__rate(policy, group->count, 1, facts->limits.workers_min);
+    if (tm_policy__rate(policy, come, 1, facts->limits.workers_min) >= nearly_all * all) return;
+    for (int i = 0; i < facts->pool_count; i++)
+        if (pools[i].group == number && out->want[i] < pools[i].here) out->want[i] = pools[i].here;
 }
 
 /* ---- what a group is worth ---- */
@@ -149,7 +287,7 @@ static void foresee(const struct tm_policy *policy, const struct tm_facts *facts
 {
     int most = facts->limits.workers_max, instances = group->capacity < most ? group->capacity : most;
     double all = tm_policy__rate(policy, instances, group->speed, facts->limits.workers_min);
-    double wanted = tm_policy__rate(policy, group->count, group->speed, facts->limits.workers_min);
+    double usd_s = 0, wanted = group->count > 0 ? rate_in(policy, facts, number, group, &usd_s) : 0;
     for (int k = 0; k < SAMPLES; k++)
         group->value[k] = tm_learned_pools__expected(policy->pools, number, all, k) * (all > 0 ? wanted / all : 1);
 }
@@ -161,7 +299,7 @@ static int look_at_groups(const struct tm_policy *policy, const struct tm_facts 
     for (int i = 0; i < facts->pool_count; i++) {
         const struct tm_pool *pool = &facts->pools[i];
         while (count <= pool->group)
-            groups[count++] = (struct group){.speed = 1};
+            groups[count++] = (struct group){.speed = 1, .region = pool->region};
         struct group *group = &groups[pool->group];
         group->here += pool->here + pool->leaving;
         if (!is_candidate(facts, i)) continue;
@@ -179,6 +317,7 @@ static int look_at_groups(const struct tm_policy *policy, const struct tm_facts 
         struct group *group = &groups[g];
         double usd_h = group->usd_h / fmax(1e-9, group->speed);
         group->worth = usd_h > 0 ? cheapest / usd_h : 1;
+        if (facts->limits.rent != TM_RENT_CHEAPEST) group->worth = fmax(group->worth, least_worth);
         fill(policy, facts, g, group);
         foresee(policy, facts, g, group);
     }
@@ -194,7 +333,7 @@ static double gain_of(const struct tm_policy *policy, const struct tm_facts *fac
 {
     int instances = to->count;
     double usd_s = instances * to->usd_h / 3600, egress = 0, more = 0, best = -INFINITY;
-    if (usd_s > 0) egress = facts->move_usd * to->value[0] / usd_s;
+    if (usd_s > 0 && from->region != to->region) egress = facts->move_usd * to->value[0] / usd_s;
     double move = to->value[0] * to->worth * move_s(policy, instances) + egress;
     if (to->value[0] * to->worth <= from->value[0] * from->worth) return -INFINITY; /* a move that can wait does */
     for (int k = 0; k < SAMPLES; k++) {
@@ -207,7 +346,7 @@ static double gain_of(const struct tm_policy *policy, const struct tm_facts *fac
 static int best_group(const struct tm_policy *policy, const struct tm_facts *facts, const struct group *groups,
                       int count)
 {
-    const struct group nowhere = {.speed = 1};
+    const struct group nowhere = {.speed = 1, .region = -1};
     int best = facts->group;
     double most = 0;
     const struct group *from = best >= 0 && best < count ? &groups[best] : &nowhere;
@@ -227,6 +366,8 @@ static void add_on_demand(const struct tm_facts *facts, int group, int needed, s
     int room_beside = facts->limits.workers_max;
     for (int i = 0; i < facts->pool_count; i++)
         if (facts->pools[i].group == group) room_beside -= out->want[i];
+    int each = tm_pools__each(facts);
+    needed = (needed + each - 1) / each * each; /* whole instances */
     if (needed > room_beside) needed = room_beside;
     while (needed > 0) {
         int to = -1;
@@ -242,15 +383,15 @@ static void add_on_demand(const struct tm_facts *facts, int group, int needed, s
     }
 }
 
-/* Until enough of the others have come, the job trains on where it is. */
+/* Until enough of the others have come, and the anchors (`waits`: not yet), the job trains on where it is. */
 static bool stays_meanwhile(const struct tm_policy *policy, const struct tm_facts *facts, const struct group *from,
-                            const struct group *to)
+                            const struct group *to, bool waits)
 {
     int least = facts->limits.workers_min;
     double now = tm_policy__rate(policy, from->here, from->speed, least);
     double come = tm_policy__rate(policy, to->here, to->speed, least);
     double all = tm_policy__rate(policy, to->count, to->speed, least);
-    return now > 0 && come < nearly_all * all;
+    return now > 0 && (come < nearly_all * all || waits);
 }
 
 void tm_policy__choose_ours(struct tm_policy *policy, const struct tm_facts *facts, int on_demand,
@@ -264,8 +405,10 @@ void tm_policy__choose_ours(struct tm_policy *policy, const struct tm_facts *fac
         out->want[i] = groups[to].want[i];
     add_on_demand(facts, to, on_demand, out);
     out->group = to;
-    bool stays = standing >= 0 && standing != to && stays_meanwhile(policy, facts, &groups[standing], &groups[to]);
+    bool stays = standing >= 0 && standing != to &&
+                 stays_meanwhile(policy, facts, &groups[standing], &groups[to], tm_pools__keepers_come(facts, to));
     if (stays) out->group = standing;
+    if (standing == to) keep_meanwhile(policy, facts, to, &groups[to], out);
     if (standing >= 0 && standing != to) out->why = TM_WHY_MOVES;
     for (int i = 0; i < facts->pool_count; i++) {
         const struct tm_pool *pool = &facts->pools[i];

@@ -4,7 +4,7 @@
  * starts, and all stand still when it comes and when it goes. So a sample of it costs more than one of the others, and
  * much more where it does not live long. What one pool has is taken whole: the job is to do no less than it would
  * there. Beyond that, instances are taken as long as a sample costs at most a little more than it would with that pool
- * alone. */
+ * alone. Where none has a price, as on a cluster of one's own, there is no money to save, and all are taken. */
 #include "policy/policy_internal.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static void count_in(const struct tm_policy *policy, const struct tm_facts *fact
     bool kept = tally->taken[pool]++ < it->here + it->ordered;
     tally->speeds += it->speed > 0 ? it->speed : 1;
     tally->usd_h += isnan(it->price_usd_h) ? 0 : it->price_usd_h;
-    tally->stops_per_s += kept ? lost_per_s : 2 * lost_per_s;
+    tally->stops_per_s += (kept ? lost_per_s : 2 * lost_per_s) / tm_pools__each(facts);
     tally->starting += kept ? 0 : fmin(1, lost_per_s * it->start_s);
 }
 
@@ -45,24 +45,38 @@ static double samples_per_s(const struct tm_policy *policy, const struct tm_fact
     return tm_policy__rate(policy, count, tally->speeds / count, facts->limits.workers_min) * fmax(0, 1 - lost);
 }
 
+static bool are_free(const struct tm_facts *facts, const short *order, int count)
+{
+    for (int n = 0; n < count; n++)
+        if (facts->pools[order[n]].price_usd_h > 0) return false;
+    return true;
+}
+
+double tm_pools__most_usd(const struct tm_facts *facts, int count, int alone)
+{
+    if (facts->limits.budget_usd > 0) return 1; /* what a sample costs more is missing at the end */
+    return count <= 2 * alone ? most_for_twice : most_for_more;
+}
+
 int tm_pools__worthwhile(const struct tm_policy *policy, const struct tm_facts *facts, const short *order, int count,
                          int alone)
 {
     struct tally tally = {0};
     double alone_usd_h = 0, alone_per_s = 0, most = 0;
     int best = alone < count ? alone : count;
+    if (facts->limits.rent == TM_RENT_ALL || are_free(facts, order, count)) return count;
     if (facts->limits.has_deadline) return count; /* what is not taken here would be rented on demand */
     for (int n = 1; n <= count; n++) {
         count_in(policy, facts, order[n - 1], &tally);
-        if (n < alone) continue;
+        if (n < alone || n % tm_pools__each(facts) != 0) continue; /* whole instances */
         double per_s = samples_per_s(policy, facts, &tally, n);
         if (n == alone) {
             alone_per_s = most = per_s;
             alone_usd_h = tally.usd_h;
             continue;
         }
-        double most_usd = n <= 2 * alone ? most_for_twice : most_for_more;
-        if (per_s <= most || tally.usd_h * alone_per_s > most_usd * alone_usd_h * per_s) continue;
+        if (per_s <= most || tally.usd_h * alone_per_s > tm_pools__most_usd(facts, n, alone) * alone_usd_h * per_s)
+            continue;
         most = per_s;
         best = n;
     }

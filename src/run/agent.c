@@ -213,12 +213,12 @@ static void on_order(struct tm_agent *agent, const Tmw__AgentOrder *order, struc
     agent->acked = order->sequence;
     if (order->restart_worker && agent->worker != 0 && agent->worker == order->worker_incarnation) {
         agent->ending = agent->worker;
-        tm_outbox_add(out, TM_AGENT_END_WORKER, NULL, 0, agent->worker, 0);
+        tm_outbox_add(out, TM_AGENT_END_WORKER, NULL, 0, agent->worker, 1);
     }
     if (!order->stop) return;
     tm_debug(TM_DEBUG_RUN, "agent %" PRIu64 ": told to stop", agent->options.id);
     agent->stopped = true;
-    if (agent->worker != 0 && !TM_PLANTED(stop_ignored))
+    if (agent->worker != 0 && agent->ending != agent->worker && !TM_PLANTED(stop_ignored))
         tm_outbox_add(out, TM_AGENT_END_WORKER, NULL, 0, agent->worker, 0);
     tm_outbox_add(out, TM_AGENT_STOP, NULL, 0, 0, 0);
 }

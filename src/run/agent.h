@@ -10,7 +10,8 @@
 
 enum {
     TM_AGENT_START_WORKER = TM_ACTION_OWN, /* number: its incarnation */
-    TM_AGENT_END_WORKER,                   /* number: its incarnation; it hangs, or the job is done */
+    TM_AGENT_END_WORKER,                   /* number: its incarnation; the job is done, and it may save something first;
+                                              other 1: at once, it hangs or has nothing to save */
     TM_AGENT_STOP,                         /* the job is done, or we were refused (number 1) */
 };
 

@@ -5,7 +5,8 @@
 #include <stdio.h>
 
 static const double budget_share = 0.8;
-static const double settled_share = 0.05; /* of the steps: before that, throughput says little of the rest */
+static const double settled_share = 0.05; /* of the steps: before that, throughput says little of the rest ... */
+static const double late_share = 0.25;    /* ... unless so much of the time is gone */
 
 struct looking {
     struct tm_alerts *alerts;
@@ -52,9 +53,14 @@ static void look_at_deadline(const struct looking *l, const struct tm_alert_limi
     tm_outlook__keep(&l->alerts->outlook, s->wall_s, (double)s->committed);
     double probability = tm_outlook__probability(&l->alerts->outlook, (double)s->job.steps - (double)s->committed,
                                                  s->deadline_s / speed - s->wall_s);
-    bool settled = share >= settled_share;
-    bool slow = settled && (isnan(probability) ? end_s > s->deadline_s : probability < asked);
-    if (slow && !isnan(probability))
+    bool settled = share >= settled_share || s->wall_s * speed >= late_share * s->deadline_s;
+    bool none = s->committed == 0;
+    bool slow = settled && (none || (isnan(probability) ? end_s > s->deadline_s : probability < asked));
+    if (slow && none)
+        (void)snprintf(text, sizeof text,
+                       "%s is in danger of missing its deadline of %.1f h: no step is committed after %.1f h",
+                       s->job.name, s->deadline_s / 3600, s->wall_s * speed / 3600);
+    else if (slow && !isnan(probability))
         (void)snprintf(text, sizeof text,
                        "%s is in danger of missing its deadline of %.1f h: the probability of meeting it is %.0f%%, "
                        "below %.0f%%",

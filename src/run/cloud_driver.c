@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ACCOUNT_EVERY_MS = 1000, TOLD_AFTER_END_MS = 3600 * 1000, NOTICED_MAX = 256 };
-enum { TOLD_MAX = 4096, ACCOUNT_BYTES_MAX = 1 << 16, WAITS_MAX = 20 };
+enum { APART_MS = 10000, ACCOUNT_EVERY_MS = 1000, TOLD_AFTER_END_MS = 3600 * 1000, NOTICED_MAX = 256 };
+enum { TOLD_MAX = 4096, ACCOUNT_BYTES_MAX = 1 << 16, WAITS_MAX = 20, BILL_WAIT_MS = 60000, BILL_LOOK_MS = 200 };
 
 struct noticed {
     uint64_t id;
@@ -31,15 +31,19 @@ struct tm_cloud_driver {
     struct tm_outbox out;
     char address[TM_ADDRESS_MAX];
     int pool_count;
-    int wanted[TM_CLOUD_POOLS_MAX];  /* what the cloud was told */
-    int refused[TM_CLOUD_POOLS_MAX]; /* of that, what it has no capacity for */
+    int wanted[TM_CLOUD_POOLS_MAX];    /* what the cloud was told */
+    int refused[TM_CLOUD_POOLS_MAX];   /* of that, what it has no capacity for */
+    char why[TM_CLOUD_POOLS_MAX][200]; /* in its words */
     struct noticed noticed[NOTICED_MAX];
     size_t noticed_count;
     struct tm_cloud_event *events; /* ring, TM_DRIVER_EVENTS_MAX; owned */
     size_t event_first, event_count;
     int64_t account_ms;
     bool account_due;
-    bool account_failed; /* and that was told */
+    size_t account_billed;  /* instances that cost something, in the account */
+    bool account_failed;    /* and that was told */
+    int64_t apart_since_ms; /* since when it cannot be reached, if it cannot */
+    bool apart_told;
 };
 
 static int64_t now_ms(const struct tm_cloud_driver *d)
@@ -85,6 +89,8 @@ static bool take_line(struct tm_cloud_account *account, const char *line, size_t
     }
     if (!first && length > 5 && memcmp(line, "pool ", 5) == 0)
         return read_numbers(line + 5, length - 5, n, 3) == 3 && take_pool(account, n);
+    if (!first && length > 4 && memcmp(line, "own ", 4) == 0)
+        return read_numbers(line + 4, length - 4, &account->own_usd, 1) == 1;
     if (first || length <= 9 || memcmp(line, "instance ", 9) != 0) return false;
     int count = account->count == TM_ACCOUNT_INSTANCES_MAX ? -1 : read_numbers(line + 9, length - 9, n, 10);
     /* six, eight: of earlier releases, which told of those that were there, and knew no pools */
@@ -141,7 +147,7 @@ static void end_those_before(struct tm_cloud_account *before)
 
 static bool is_told(const struct tm_cloud_driver *d, const struct tm_cloud_instance *instance)
 {
-    bool paid = d->cloud->bills_start && instance->gone_ms >= 0;
+    bool paid = d->cloud->bills_start && instance->gone_ms >= 0 && !instance->ungranted;
     if (instance->arrived_ms < 0 && !paid) return false; /* not there yet, or never was */
     if (tm_instance_is_here(instance)) return true;
     int64_t ago_ms = d->cloud->now_ms(d->cloud) - instance->gone_ms;
@@ -162,7 +168,7 @@ static struct tm_account_instance entry_of(const struct tm_cloud_driver *d, cons
                                         .announced = instance->noticed_ms >= 0,
                                         .released = instance->state == TM_INSTANCE_RELEASED,
                                         .price_usd_h = instance->price_usd_h,
-                                        .bill_usd = instance->bill_usd};
+                                        .bill_usd = fmax(0, instance->bill_usd)};
 }
 
 /* Those that are here first: they must not be missing for want of room. */
@@ -180,6 +186,13 @@ static void list_instances(const struct tm_cloud_driver *d, const struct tm_clou
         out->list[out->count++] = before->list[i];
 }
 
+/* Of the VM that this runs on: a minute at least, as clouds bill. */
+static double own_usd(const struct tm_cloud_driver *d)
+{
+    int64_t used_ms = d->env->now_ms(d->env) - d->options.own_since_ms;
+    return d->options.own_usd_h * fmax(60000, (double)used_ms) / 3.6e6;
+}
+
 struct tm_cloud_account tm_cloud_driver__account(struct tm_cloud_driver *d)
 {
     struct tm_cloud_account account = d->options.before;
@@ -188,9 +201,10 @@ struct tm_cloud_account tm_cloud_driver__account(struct tm_cloud_driver *d)
     const struct tm_cloud_instance *all = d->cloud->instances(d->cloud, &count);
     list_instances(d, all, count, &account);
     account.time_ms += d->cloud->now_ms(d->cloud);
+    if (d->options.own_usd_h > 0) account.own_usd += own_usd(d);
     if (count > 0) account.instance = all[count - 1].id;
     for (int i = 0; i < d->pool_count; i++) {
-        account.bill.usd[i] += bill.usd[i];
+        account.bill.usd[i] = fmax(0, account.bill.usd[i] + bill.usd[i]); /* some of it may have come back */
         account.bill.seconds[i] += bill.seconds[i];
     }
     return account;
@@ -209,6 +223,7 @@ static void print_account(const struct tm_cloud_account *a, struct tm_text *out)
         if (a->bill.seconds[i] > 0)
             tm_text_printf(out, "pool %d %s %s\n", i, tm_number_print(a->bill.usd[i], n[0]),
                            tm_number_print(a->bill.seconds[i], n[1]));
+    if (a->own_usd > 0) tm_text_printf(out, "own %s\n", tm_number_print(a->own_usd, n[0]));
     for (size_t i = 0; i < a->count; i++) {
         const struct tm_account_instance *one = &a->list[i];
         tm_text_printf(out, "instance %" PRIu64 " %" PRId64 " %d %d %s %s %" PRId64 " %d %d %" PRId64 "\n", one->id,
@@ -216,6 +231,23 @@ static void print_account(const struct tm_cloud_account *a, struct tm_text *out)
                        tm_number_print(one->bill_usd, n[1]), one->end_ms, one->released, one->pool,
                        one->paid_before_ms);
     }
+}
+
+static size_t billed_count(struct tm_cloud_driver *d)
+{
+    size_t count = 0, billed = 0;
+    (void)d->cloud->bill(d->cloud); /* of each instance, up to now */
+    const struct tm_cloud_instance *all = d->cloud->instances(d->cloud, &count);
+    for (size_t i = 0; i < count; i++)
+        billed += all[i].bill_usd > 0;
+    return billed;
+}
+
+/* An instance that begins to cost is written down at once: whoever goes on after a kill takes what the account had by
+ * then for paid. */
+static bool account_is_due(struct tm_cloud_driver *d)
+{
+    return d->account_due || now_ms(d) - d->account_ms >= ACCOUNT_EVERY_MS || billed_count(d) != d->account_billed;
 }
 
 static void write_account(struct tm_cloud_driver *d)
@@ -233,6 +265,7 @@ static void write_account(struct tm_cloud_driver *d)
     tm_text_deinit(&text);
     d->account_ms = now_ms(d);
     d->account_due = false;
+    d->account_billed = billed_count(d);
 }
 
 /* ---- what the cloud does ---- */
@@ -258,7 +291,10 @@ static void take_event(struct tm_cloud_driver *d, const struct tm_cloud_event *e
     /* One that ended in order, or that we gave back, is not asked for again: the cloud wants one less. */
     if (event->kind == TM_CLOUD_RELEASED && instance != NULL && d->wanted[instance->pool] > 0)
         d->wanted[instance->pool]--;
-    if (event->kind == TM_CLOUD_REFUSED && event->pool < d->pool_count) d->refused[event->pool] = event->count;
+    if (event->kind == TM_CLOUD_REFUSED && event->pool < d->pool_count) {
+        d->refused[event->pool] = event->count;
+        memcpy(d->why[event->pool], event->why, sizeof event->why);
+    }
     if (d->event_count == TM_DRIVER_EVENTS_MAX) {
         d->event_first = (d->event_first + 1) % TM_DRIVER_EVENTS_MAX;
         d->event_count--;
@@ -361,7 +397,7 @@ static size_t fill_instances(const struct tm_cloud_driver *d, Tmw__Instance *tol
 static double usd_of(const struct tm_cloud_driver *d, const struct tm_cloud_account *account, bool on_demand_only)
 {
     int count = 0;
-    double usd = 0;
+    double usd = account->own_usd;
     const struct tm_cloud_pool *pools = d->cloud->pools(d->cloud, &count);
     for (int i = 0; i < count; i++)
         if (!on_demand_only || pools[i].kind == TM_INSTANCE_ON_DEMAND) usd += account->bill.usd[i];
@@ -379,7 +415,7 @@ static double price_of(const struct tm_cloud_driver *d, enum tm_instance_kind ki
     return usd_h;
 }
 
-static void fill_pools(const struct tm_cloud_driver *d, const struct tm_cloud_account *account, Tmw__PoolReport *told,
+static void fill_pools(struct tm_cloud_driver *d, const struct tm_cloud_account *account, Tmw__PoolReport *told,
                        Tmw__PoolReport **list)
 {
     size_t count = 0;
@@ -389,9 +425,10 @@ static void fill_pools(const struct tm_cloud_driver *d, const struct tm_cloud_ac
         told[i].price_microusd_h = microusd_h(d->cloud->price_usd_h(d->cloud, i));
         told[i].offered = d->cloud->offered != NULL ? d->cloud->offered(d->cloud, i) : -1;
         told[i].refused = (uint32_t)d->refused[i];
+        told[i].why = d->why[i];
         told[i].bill_microusd = microusd(account->bill.usd[i]);
         told[i].instance_ms = (uint64_t)fmax(0, account->bill.seconds[i] * 1000);
-        int64_t wait_ms = d->cloud->queues ? tm_cloud_wait_ms(d->cloud, i, WAITS_MAX) : -1;
+        int64_t wait_ms = d->cloud->learns_start ? tm_cloud_wait_ms(d->cloud, i, WAITS_MAX) : -1;
         told[i].wait_ms = wait_ms > 0 ? wait_ms : 0;
         list[i] = &told[i];
     }
@@ -502,6 +539,26 @@ static void wait_for_anything(struct tm_cloud_driver *d, int64_t timeout_ms, con
     tm_links_wait(d->links, &waiting);
 }
 
+/* It is on this machine, whatever others are told. */
+static void find_coordinator(struct tm_cloud_driver *d)
+{
+    const char *dir = d->options.dir;
+    if (tm_state_read(d->env, dir, TM_STATE_ADDRESS_HERE, d->address, sizeof d->address, NULL) != 0)
+        (void)tm_state_read(d->env, dir, TM_STATE_ADDRESS, d->address, sizeof d->address, NULL);
+}
+
+/* Without it nothing is rented, and nothing would say why. */
+static void warn_if_apart(struct tm_cloud_driver *d)
+{
+    const char *trouble = tm_links_trouble(d->links);
+    bool apart = !d->link.registered && trouble[0] != '\0';
+    if (!apart) d->apart_since_ms = now_ms(d);
+    if (d->link.registered) d->apart_told = false;
+    if (!apart || d->apart_told || now_ms(d) - d->apart_since_ms < APART_MS) return;
+    d->apart_told = true;
+    tm_log(TM_LOG_WARN, "this program cannot reach its coordinator at %s: %s; retrying", d->address, trouble);
+}
+
 int tm_cloud_driver__step(struct tm_cloud_driver *d, int64_t timeout_ms, const int *handles, size_t handle_count,
                           struct tm_error *e)
 {
@@ -511,31 +568,49 @@ int tm_cloud_driver__step(struct tm_cloud_driver *d, int64_t timeout_ms, const i
     tm_links_take(d->links, on_message, d);
     rc = take_events(d, e);
     /* The coordinator may have been started again elsewhere. */
-    if (!d->link.registered)
-        (void)tm_state_read(d->env, d->options.dir, TM_STATE_ADDRESS, d->address, sizeof d->address, NULL);
+    if (!d->link.registered) find_coordinator(d);
+    warn_if_apart(d);
     bool told = d->address[0] != '\0' && tm_cloud_link_due(&d->link, now_ms(d), &d->out);
     if (told) report(d);
     /* Before the report goes out: should all be killed then, the account must not say less than the record. */
-    if (told || d->account_due || now_ms(d) - d->account_ms >= ACCOUNT_EVERY_MS) write_account(d);
+    if (told || account_is_due(d)) write_account(d);
     carry_out(d);
     return rc;
 }
 
 /* ---- the end ---- */
 
-/* The record may end before the last instances did: nobody was there any more to write it. */
-static int settle_record(struct tm_cloud_driver *d, struct tm_error *e)
+/* The record may end before the last instances did: nobody was there any more to write it. A run whose bill cannot be
+ * written has a result all the same, so this is no error. */
+static void settle_record(struct tm_cloud_driver *d)
 {
     char path[TM_STATE_PATH_MAX];
+    struct tm_error e = {.text = ""};
     tm_state_path(d->options.dir, TM_STATE_RECORD, path);
-    if (!d->env->file_exists(d->env, path)) return 0;
+    if (!d->env->file_exists(d->env, path)) return;
     Tmw__Instance *told = tm_calloc(TOLD_MAX, sizeof *told);
     Tmw__Instance **list = tm_calloc(TOLD_MAX, sizeof *list);
-    int rc = told == NULL || list == NULL ? tm_error_nomem(e) : 0;
-    if (rc == 0) rc = tm_run_record__settle(path, d->env->now_ms(d->env), list, fill_instances(d, told, list), e);
+    int rc = told == NULL || list == NULL ? tm_error_nomem(&e) : 0;
+    struct tm_cloud_account account = tm_cloud_driver__account(d);
+    const struct tm_run_bill bill = {microusd(usd_of(d, &account, false)), microusd(usd_of(d, &account, true))};
+    if (rc == 0)
+        rc = tm_run_record__settle(path, d->env->now_ms(d->env), list, fill_instances(d, told, list),
+                                   d->cloud->owes != NULL ? &bill : NULL, &e);
+    if (rc != 0) tm_log(TM_LOG_WARN, "the last bill of the run is not in its record: %s", e.text);
     tm_free(list);
     tm_free(told);
-    return rc;
+}
+
+/* Clouds bill until an instance has ended, and say late what it cost. */
+static void await_bill(struct tm_cloud_driver *d)
+{
+    int64_t end_ms = now_ms(d) + BILL_WAIT_MS;
+    while (d->cloud->owes != NULL && d->cloud->owes(d->cloud) && now_ms(d) < end_ms) {
+        struct tm_cloud_event event;
+        int rc = d->cloud->next(d->cloud, BILL_LOOK_MS, &event, NULL);
+        if (rc == 0) take_event(d, &event);
+        if (rc != 0 && rc != -(int)TM_ETIMEOUT) break; /* its `destroy` says why */
+    }
 }
 
 int tm_cloud_driver__close(struct tm_cloud_driver *d, struct tm_error *e)
@@ -549,9 +624,12 @@ int tm_cloud_driver__close(struct tm_cloud_driver *d, struct tm_error *e)
         int released = d->cloud->release(d->cloud, all[i].id, rc == 0 ? e : NULL);
         if (rc == 0) rc = released;
     }
+    for (int i = 0; i < d->pool_count; i++)
+        (void)d->cloud->want(d->cloud, i, 0, NULL);
+    await_bill(d);
     write_account(d);
-    int settled = settle_record(d, rc == 0 ? e : NULL);
-    return rc != 0 ? rc : settled;
+    settle_record(d);
+    return rc;
 }
 
 int tm_cloud_driver__create(struct tm_env *env, const struct tm_cloud_driver_options *options,

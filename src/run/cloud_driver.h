@@ -35,6 +35,7 @@ struct tm_cloud_account {
     int64_t time_ms;   /* of the cloud, where it stands */
     uint64_t instance; /* highest number that was used */
     struct tm_cloud_bill bill;
+    double own_usd; /* of VMs that ran the coordinator and this program; nothing else knows of them */
     /* All that were there, and as many of those that had ended as there is room for, the newest first. Of an earlier
      * program, all are gone, as the coordinator must hear, or it would wait for them: its record may end before the
      * program did. */
@@ -50,7 +51,9 @@ struct tm_cloud_driver_options {
     const char *token;
     const char *tls_folder; /* NULL: none, loopback only */
     uint64_t job;
-    double speed; /* the cloud's seconds per second of real time */
+    double speed;         /* the cloud's seconds per second of real time */
+    double own_usd_h;     /* what the VM costs that this runs on, if it was rented for the run; else 0 */
+    int64_t own_since_ms; /* UTC: it was rented then */
     struct tm_cloud_account before;
 };
 
@@ -61,8 +64,8 @@ int tm_cloud_driver__create(struct tm_env *env, const struct tm_cloud_driver_opt
 void tm_cloud_driver__destroy(struct tm_cloud_driver *driver); /* NULL is allowed; the account is written */
 
 /* The run is over, and its coordinator has ended: gives back whatever is still there, and puts the end and the bill of
- * every instance into the account and into the record, if there is one. An error is the first thing that did not work;
- * the rest is done. */
+ * every instance into the account and into the record, if there is one; where that fails, it warns. An error is the
+ * first instance that could not be given back; the rest is done. */
 int tm_cloud_driver__close(struct tm_cloud_driver *driver, struct tm_error *e);
 
 /* Waits up to timeout_ms for the cloud, the coordinator or one of `handles`, and deals with all that is there. An error

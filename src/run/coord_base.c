@@ -85,8 +85,8 @@ static bool copy_sources(struct tm_coordinator *c, uint32_t layer, uint64_t step
             if (!manifest || tm_hash_equal(held->hash, known_hash)) add_copy(c, held, out);
         }
     }
-    for (size_t i = 0; i < c->set_count; i++)
-        for (size_t p = 0; c->sets[i].step == step && p < c->sets[i].part_count; p++)
+    for (size_t i = 0; i < c->set_count; i++) /* of one that the record calls bad, files may be gone */
+        for (size_t p = 0; c->sets[i].step == step && !c->sets[i].bad && p < c->sets[i].part_count; p++)
             if (c->sets[i].parts[p].layer == layer && c->sets[i].parts[p].holder == 0)
                 add_copy(c, &c->sets[i].parts[p], out);
     return out->worker_count > 0 || out->from_file;

@@ -162,7 +162,7 @@ uint32_t tm_coord__wanted(const struct tm_coordinator *c, uint32_t pool)
 
 bool tm_coord__may_sit(const struct tm_coordinator *c, uint64_t id)
 {
-    if (c->options.pools == 0 || c->seated_pools == 0) return true;
+    if (c->options.pools == 0 || c->seated_pools == 0 || TM_PLANTED(regions_mixed)) return true;
     const Tmw__Instance *instance = tm_coord__instance_of(c, id);
     return instance != NULL && trains(c, tm_coord__pool(c, instance));
 }
@@ -218,6 +218,9 @@ static void send_order(struct tm_coordinator *c, const struct known *cloud, uint
 static bool take_pools(struct tm_coordinator *c, const Tmw__CloudReport *report)
 {
     bool new_price = false;
+    bool plain = c->options.pools == 0 && report->n_pools == 2;
+    c->cloud.spot_wait_ms = plain ? report->pools[0]->wait_ms : 0;
+    c->cloud.on_demand_wait_ms = plain ? report->pools[1]->wait_ms : 0;
     c->cloud.pools_told = c->options.pools > 0 && report->n_pools >= c->options.pools;
     for (uint32_t i = 0; c->cloud.pools_told && i < c->options.pools; i++) {
         const Tmw__PoolReport *told = report->pools[i];
@@ -258,7 +261,7 @@ void tm_coord__on_cloud(struct tm_coordinator *c, int64_t now_ms, const tm_messa
                                    .on_demand_bill_microusd = report->on_demand_bill_microusd};
     memcpy(c->cloud.pools, before.pools, sizeof before.pools);
     if (take_pools(c, report) || new_price) tm_coord__record_price(c, out);
-    tm_coord__tell_refusals(c, out);
+    tm_coord__tell_refusals(c, report, out);
     for (size_t i = 0; i < report->n_instances; i++) {
         take_instance(c, now_ms, report->instances[i], bill_due, out);
         take_notice(c, now_ms, report->instances[i], out);

@@ -169,15 +169,18 @@ void tm_coord__tell_state(struct tm_coordinator *c, struct tm_outbox *out)
 }
 
 /* Once when a pool begins to refuse, and once when it has room again. */
-void tm_coord__tell_refusals(struct tm_coordinator *c, struct tm_outbox *out)
+void tm_coord__tell_refusals(struct tm_coordinator *c, const Tmw__CloudReport *report, struct tm_outbox *out)
 {
-    for (uint32_t i = 0; c->cloud.pools_told && i < c->options.pools; i++) {
-        bool refuses = c->cloud.pools[i].refused > 0;
-        if (refuses == c->told_refused[i]) continue;
+    for (uint32_t i = 0; i < report->n_pools && i < TM_RUN_POOLS_MAX; i++) {
+        bool refuses = report->pools[i]->refused > 0;
+        bool chosen = c->cloud.pools_told && i < c->options.pools;
+        bool said = c->told_refused[i] || report->pools[i]->why[0] != '\0'; /* a job without a choice: what has words */
+        if (refuses == c->told_refused[i] || !(chosen || said)) continue;
         Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
         Tmw__RefusalEvent body = TMW__REFUSAL_EVENT__INIT;
         body.pool = i;
-        body.missing = c->cloud.pools[i].refused;
+        body.missing = report->pools[i]->refused;
+        body.why = refuses ? report->pools[i]->why : body.why;
         event.body_case = TMW__RECORD_EVENT__BODY_REFUSAL;
         event.refusal = &body;
         c->told_refused[i] = refuses;

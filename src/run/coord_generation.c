@@ -22,6 +22,8 @@ static void show_cloud(const struct tm_coordinator *c, int64_t now_ms, struct tm
                               .ago_ms = c->cloud.heard && now_ms > c->cloud.heard_ms ? now_ms - c->cloud.heard_ms : 0,
                               .speed = c->cloud.speed,
                               .spot_microusd_h = c->cloud.spot_microusd_h,
+                              .spot_wait_ms = c->cloud.spot_wait_ms,
+                              .on_demand_wait_ms = c->cloud.on_demand_wait_ms,
                               .on_demand_microusd_h = c->cloud.on_demand_microusd_h,
                               .spot_offered = c->cloud.heard ? c->cloud.spot_offered : -1,
                               .bill_microusd = tm_coord__bill(c, false),

@@ -123,6 +123,7 @@ struct known {
     /* agents and the cloud */
     uint64_t agent_sequence;      /* of the newest word */
     uint64_t restart_incarnation; /* of the worker to end; 0: none */
+    bool told_end;                /* that the job is over */
     uint64_t failed_in; /* its worker failed when this many times (+ 1) failures had been overcome; 0: never */
 };
 
@@ -179,6 +180,8 @@ struct cloud_seen {
     int64_t now_ms;    /* the cloud's */
     double speed;
     uint64_t spot_microusd_h;
+    int64_t spot_wait_ms; /* of a job without a choice of pools */
+    int64_t on_demand_wait_ms;
     uint64_t on_demand_microusd_h;
     int64_t spot_offered;
     uint64_t bill_microusd;
@@ -599,7 +602,7 @@ enum tm_job_state tm_coord__state(const struct tm_coordinator *c);
 void tm_coord__record_state(struct tm_coordinator *c, bool sync, struct tm_outbox *out);
 void tm_coord__tell_state(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__tell_rent(struct tm_coordinator *c, struct tm_outbox *out);
-void tm_coord__tell_refusals(struct tm_coordinator *c, struct tm_outbox *out);
+void tm_coord__tell_refusals(struct tm_coordinator *c, const Tmw__CloudReport *report, struct tm_outbox *out);
 
 /* coord_record.c */
 void tm_coord__record(struct tm_coordinator *c, Tmw__RecordEvent *event, bool sync, struct tm_outbox *out);

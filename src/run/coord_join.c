@@ -314,6 +314,36 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
 
 /* ---- agents ---- */
 
+/* May this process have the job's result, and be saving it? Not one that was never in a generation: it is starting yet,
+ * or waits for its first layers. Where the record was lost nobody knows who was. */
+static bool may_save(struct tm_coordinator *c, uint64_t id, uint64_t incarnation)
+{
+    bool lost = tm_coordinator_rebuilds(c) || c->generation >> 32 != 0;
+    if (c->started.generation == 0 && lost) return true;
+    const struct tm_member *member = tm_roster_find(&c->started, id);
+    if (member != NULL && member->incarnation == incarnation) return true;
+    const struct known *worker = tm_coord__find(c, TM_ROLE_WORKER, id);
+    return worker != NULL && worker->peer.incarnation == incarnation && worker->applied > 0;
+}
+
+static void send_order(struct tm_coordinator *c, struct known *agent, const Tmw__AgentHeartbeat *body,
+                       struct tm_outbox *out)
+{
+    Tmw__AgentOrder order = TMW__AGENT_ORDER__INIT;
+    tm_message answer = tm_coord__head(c, &agent->peer);
+    order.sequence = body->sequence;
+    order.stop = tm_coord__ended(c);
+    bool hangs = agent->restart_incarnation != 0 && body->worker_incarnation == agent->restart_incarnation;
+    bool idle = order.stop && !may_save(c, agent->peer.id, body->worker_incarnation);
+    if (body->worker_runs && (hangs || idle)) {
+        order.restart_worker = true;
+        order.worker_incarnation = body->worker_incarnation;
+    }
+    agent->told_end = order.stop;
+    TM_BODY(answer, AGENT_ORDER, agent_order, &order);
+    tm_outbox_send(out, &agent->peer, &answer);
+}
+
 void tm_coord__on_agent(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     const Tmw__AgentHeartbeat *body = message->agent_heartbeat;
@@ -336,16 +366,5 @@ void tm_coord__on_agent(struct tm_coordinator *c, int64_t now_ms, const tm_messa
         tm_coord__tell_notice(c, now_ms, worker, out);
     }
     agent = tm_coord__find(c, TM_ROLE_AGENT, message->from_id); /* the table may have moved */
-    if (agent == NULL) return;
-    Tmw__AgentOrder order = TMW__AGENT_ORDER__INIT;
-    tm_message answer = tm_coord__head(c, &agent->peer);
-    order.sequence = body->sequence;
-    order.stop = tm_coord__ended(c);
-    if (agent->restart_incarnation != 0 && body->worker_incarnation == agent->restart_incarnation &&
-        body->worker_runs) {
-        order.restart_worker = true;
-        order.worker_incarnation = agent->restart_incarnation;
-    }
-    TM_BODY(answer, AGENT_ORDER, agent_order, &order);
-    tm_outbox_send(out, &agent->peer, &answer);
+    if (agent != NULL) send_order(c, agent, body, out);
 }

@@ -321,8 +321,8 @@ static void load_progress(struct tm_coordinator *c, const Tmw__ProgressEvent *bo
     tm_coord__progress_made(c, body->step);
     if (body->loss_known) tm_coord__loss_told(c, body->step, body->loss);
     if (body->step > c->reached && !TM_PLANTED(redone_untold)) c->reached = body->step;
-    if (body->bill_microusd > c->told_bill_microusd) c->told_bill_microusd = body->bill_microusd;
-    if (body->on_demand_bill_microusd > c->told_on_demand_bill_microusd)
+    if (body->settled || body->bill_microusd > c->told_bill_microusd) c->told_bill_microusd = body->bill_microusd;
+    if (body->settled || body->on_demand_bill_microusd > c->told_on_demand_bill_microusd)
         c->told_on_demand_bill_microusd = body->on_demand_bill_microusd;
 }
 

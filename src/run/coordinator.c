@@ -158,9 +158,17 @@ static bool seated(const struct tm_coordinator *c, const struct known *k)
     return member != NULL && !member->spare && member->incarnation == k->peer.incarnation;
 }
 
-/* Of the anchors that are here, those without a seat first, then the oldest: who is one stays one. */
+static bool is_keeper(const struct tm_coordinator *c, const struct known *k)
+{
+    const Tmw__Instance *instance = c->options.keeper_pools != 0 ? tm_coord__instance_of(c, k->peer.id) : NULL;
+    return instance != NULL && (c->options.keeper_pools >> tm_coord__pool(c, instance) & 1) != 0;
+}
+
+/* Those of pools for it; else of the anchors that are here, those without a seat first, then the oldest: who is one
+ * stays one. */
 bool tm_coord__remote(const struct tm_coordinator *c, const struct known *k, int64_t now_ms)
 {
+    if (is_keeper(c, k)) return tm_coord__usable(c, k, now_ms);
     if (c->options.remotes == 0 || !k->anchor || !tm_coord__usable(c, k, now_ms)) return false;
     bool has_seat = seated(c, k);
     uint32_t before = 0;
@@ -451,6 +459,7 @@ struct tm_coordinator_view tm_coordinator_look(const struct tm_coordinator *coor
         const struct known *k = &coordinator->known[i];
         view.leases += k->registered;
         view.workers += k->registered && k->peer.role == TM_ROLE_WORKER;
+        view.agents_untold += k->registered && k->peer.role == TM_ROLE_AGENT && !k->told_end;
     }
     return view;
 }

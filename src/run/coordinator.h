@@ -90,8 +90,9 @@ struct tm_coordinator_options {
     uint32_t pools;             /* that the job may choose from; 0: there is no choice */
     /* Of their instances, as the job has it, in thousandths (layout/shares.h); 0: as usual. */
     uint32_t pool_slowness[TM_RUN_POOLS_MAX];
-    bool speeds_alike; /* all instances share one machine: that one seems slow says nothing */
-    uint32_t remotes;  /* so many anchors keep copies and do not train (tiering); the others train */
+    bool speeds_alike;     /* all instances share one machine: that one seems slow says nothing */
+    uint64_t keeper_pools; /* those whose instances are anchors that keep copies and do not train; a bit for each */
+    uint32_t remotes;      /* so many anchors keep copies and do not train (tiering); the others train */
     bool copies_to_files;
     bool log_steps; /* the record has every step that was committed (coord_steps.c) */
     uint32_t sets_kept;
@@ -169,6 +170,7 @@ struct tm_coordinator_view {
     uint64_t generations_started;
     size_t leases; /* workers and agents that hold one */
     size_t workers;
+    size_t agents_untold;              /* that hold a lease and have not been told yet that the job is over */
     const char *waiting;               /* what it waits for, in words; "" */
     const char *trouble;               /* with files that cannot be written or read, in words; "" */
     bool trouble_full;                 /* because a disk is full */

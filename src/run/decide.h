@@ -35,6 +35,8 @@ struct tm_run_cloud {
     double speed;             /* its seconds per second of real time */
     uint64_t spot_microusd_h; /* 0: not known */
     uint64_t on_demand_microusd_h;
+    int64_t spot_wait_ms; /* as of a pool, of a job without a choice of them */
+    int64_t on_demand_wait_ms;
     int64_t spot_offered; /* how many more it would give now; -1: not known */
     uint64_t bill_microusd;
     const struct tm_run_pool *pools; /* by number; of a job with a choice of them */

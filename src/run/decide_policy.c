@@ -10,7 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { HORIZON = 12, STEPS_SEEN_MIN = 3, STEPS_SEEN_MAX = 20, RECORDED_MAX = 3 << 20 };
+enum {
+    REFUSAL_MIN_S = 60,
+    REFUSAL_MAX_S = 600,
+    HORIZON = 12,
+    STEPS_SEEN_MIN = 3,
+    STEPS_SEEN_MAX = 20,
+    RECORDED_MAX = 3 << 20
+};
 
 /* What a decision depends on beside the time that passes: asked the same again, as at every tick, the answer is at hand
  * until the next interval, or until the answer says. */
@@ -46,6 +53,14 @@ struct steps_seen {
     double mean_ms;
 };
 
+/* That a pool has no capacity is told only while too much is wanted of it: so it is remembered, and the pool is asked
+ * again later, and later each time. Else the job would give back at once what it rents elsewhere instead. */
+struct refusal {
+    int arrived; /* of the pool, by then */
+    double until_s;
+    double wait_s;
+};
+
 struct tm_policy_decider {
     struct tm_policy_rule rule;
     struct tm_policy *policy;
@@ -57,6 +72,7 @@ struct tm_policy_decider {
     int spares;             /* that joined the running generation ... */
     uint64_t spares_of;     /* ... this one, and were given no seat: they are no news any more */
     int lost[TM_POOLS_MAX]; /* by pool, of which the policy was told */
+    struct refusal refusals[TM_POOLS_MAX];
     struct steps_seen seen;
     double slower;       /* measured step time over predicted; 0: nothing measured yet */
     double best_samples; /* that the fastest layouts would have made since the first call ... */
@@ -114,6 +130,7 @@ static int begin(void *context, struct tm_error *e)
     decider->change_ms = 0;
     decider->spares = 0;
     memset(decider->lost, 0, sizeof decider->lost);
+    memset(decider->refusals, 0, sizeof decider->refusals);
     decider->seen = (struct steps_seen){.layout = TM_LAYOUT_PAUSE};
     decider->slower = 0;
     decider->best_samples = 0;
@@ -240,7 +257,11 @@ static void show_pools(const struct tm_policy_decider *decider, const struct tm_
     int coming =
         decider->answered && decider->answer.rents ? decider->answer.want_on_demand - beside : on_demand - keeping;
     int spot_here = facts->after - training, spot_coming = at_least_0(spot - leaving - spot_here);
-    double spot_start_s = decider->rule.cost->measured.join_s;
+    /* what is measured of this cloud counts more than what was expected of it */
+    double spot_start_s = decider->rule.cost->measured.join_s, on_demand_start_s = decider->rule.cost->start_s;
+    double join_s = fmax(0, spot_start_s - decider->rule.spot_wait_s);
+    if (view->cloud.spot_wait_ms > 0) spot_start_s = (double)view->cloud.spot_wait_ms / 1000 + join_s;
+    if (view->cloud.on_demand_wait_ms > 0) on_demand_start_s = (double)view->cloud.on_demand_wait_ms / 1000 + join_s;
     /* What was asked for at the beginning is on its way, until the cloud has told of it or it should be there: workers
      * may join, and train, before that. */
     if (decider->answered && spot == 0 && facts->now_s <= spot_start_s)
@@ -260,7 +281,7 @@ static void show_pools(const struct tm_policy_decider *decider, const struct tm_
                                 .here = training,
                                 .ordered = at_least_0(coming - training),
                                 .offered = -1,
-                                .start_s = decider->rule.cost->start_s};
+                                .start_s = on_demand_start_s};
     pools[2] = (struct tm_pool){.market = TM_POOL_ON_DEMAND,
                                 .role = TM_POOL_KEEPS_COPIES,
                                 .price_usd_h = pools[1].price_usd_h,
@@ -318,6 +339,31 @@ static double start_of(const struct tm_rule_pool *pool, const struct tm_run_pool
     return told->wait_ms > 0 ? pool->start_s - pool->wait_s + (double)told->wait_ms / 1000 : pool->start_s;
 }
 
+/* Pools of anchors, behind the others. */
+static void show_keepers(const struct tm_policy_decider *decider, const struct tm_run_view *view,
+                         struct tm_facts *facts)
+{
+    const struct tm_policy_rule *rule = &decider->rule;
+    facts->keeper_count = rule->keeper_count;
+    for (int i = rule->pool_count; i < rule->pool_count + rule->keeper_count; i++) {
+        const struct tm_run_pool *told = &view->cloud.pools[i];
+        int here = 0;
+        for (size_t k = 0; k < view->cloud.instance_count; k++)
+            here += view->cloud.instances[k].pool == (uint32_t)i && view->cloud.instances[k].end_ms == 0;
+        int starting = (int)told->starting, more = at_least_0(rule->pools[i].limit - here - starting);
+        facts->pools[i] = (struct tm_pool){.market = rule->pools[i].market,
+                                           .role = TM_POOL_KEEPS_COPIES,
+                                           .zone = i,
+                                           .price_usd_h = usd_each(decider, told->microusd_h),
+                                           .here = as_workers(decider, here),
+                                           .ordered = as_workers(decider, starting),
+                                           .offered = as_workers(decider, more),
+                                           .start_s = rule->pools[i].start_s,
+                                           .region = rule->pools[i].region,
+                                           .speed = 1};
+    }
+}
+
 static void show_choices(const struct tm_policy_decider *decider, const struct tm_run_view *view,
                          struct tm_facts *facts)
 {
@@ -326,6 +372,7 @@ static void show_choices(const struct tm_policy_decider *decider, const struct t
     facts->choices = true;
     facts->group = standing_group(decider, view);
     facts->move_usd = rule->move_usd;
+    facts->far = rule->far;
     facts->pool_count = rule->pool_count;
     for (int i = 0; i < rule->pool_count; i++) {
         const struct tm_run_pool *told = &view->cloud.pools[i];
@@ -336,8 +383,10 @@ static void show_choices(const struct tm_policy_decider *decider, const struct t
             .price_usd_h = rule->pools[i].free && told->microusd_h == 0 ? 0 : usd_each(decider, told->microusd_h),
             .ordered = as_workers(decider, told->starting),
             .offered = as_workers(decider, told->offered),
+            .limit = as_workers(decider, rule->pools[i].limit),
             .start_s = start_of(&rule->pools[i], told),
             .group = rule->pools[i].group,
+            .region = rule->pools[i].region,
             .refused = as_workers(decider, told->refused),
             .speed = rule->pools[i].speed};
     }
@@ -353,6 +402,36 @@ static void show_choices(const struct tm_policy_decider *decider, const struct t
     for (int i = 0; i < rule->pool_count; i++) { /* those whose workers have not joined yet are on their way, too */
         facts->pools[i].ordered += at_least_0(running[i] - facts->pools[i].here);
         facts->pools[i].lost = at_least_0(lost[i] - decider->lost[i]);
+    }
+    show_keepers(decider, view, facts);
+}
+
+/* Does it still count? Clocks jump. */
+static bool is_fresh(const struct refusal *refusal, double now_s)
+{
+    return now_s < refusal->until_s && refusal->until_s - now_s <= refusal->wait_s;
+}
+
+static void remember_refusals(struct tm_policy_decider *decider, const struct tm_run_view *view, struct tm_facts *facts)
+{
+    int arrived[TM_POOLS_MAX] = {0}, ours = 0;
+    for (size_t i = 0; i < view->cloud.instance_count; i++)
+        if (view->cloud.instances[i].pool < (uint32_t)decider->rule.pool_count)
+            arrived[view->cloud.instances[i].pool]++;
+    for (int i = 0; i < decider->rule.pool_count; i++)
+        ours += facts->pools[i].here + facts->pools[i].ordered;
+    for (int i = 0; i < decider->rule.pool_count; i++) {
+        struct refusal *refusal = &decider->refusals[i];
+        struct tm_pool *pool = &facts->pools[i];
+        if (arrived[i] > refusal->arrived) *refusal = (struct refusal){.until_s = 0};
+        refusal->arrived = arrived[i];
+        if (pool->refused > 0 && !is_fresh(refusal, facts->now_s)) {
+            refusal->wait_s = fmin(fmax(2 * refusal->wait_s, REFUSAL_MIN_S), REFUSAL_MAX_S);
+            refusal->until_s = facts->now_s + refusal->wait_s;
+        }
+        /* a job that has nothing asks all of them again */
+        if (pool->offered < 0 && pool->refused == 0 && ours > 0 && is_fresh(refusal, facts->now_s))
+            pool->refused = workers_each(decider);
     }
 }
 
@@ -455,6 +534,8 @@ static void fill_facts(struct tm_policy_decider *decider, const struct tm_run_vi
         .losses = tm_fleet_losses__of(&view->cloud, (int64_t)(rule->interval_s * 1000)),
         .limits = {.workers_min = rule->workers_min > 1 ? rule->workers_min : 1,
                    .workers_max = as_workers(decider, rule->workers_max),
+                   .workers_each = workers_each(decider),
+                   .rent = rule->rent,
                    .anchors = as_workers(decider, rule->anchors),
                    .anchors_train = rule->anchors_train,
                    .seconds_left = (deadline_s - elapsed_s) * speed,
@@ -462,6 +543,7 @@ static void fill_facts(struct tm_policy_decider *decider, const struct tm_run_vi
                    .bill_usd = bill_usd(decider, view)}};
     if (workers_each(decider) > 1) facts->losses.together = 1;
     show_fleet(decider, view, facts);
+    remember_refusals(decider, view, facts);
     facts->progress.step_s = measured_step_s(decider, view, facts->standing.layout);
     /* Nobody knows how far it is to the end before a step of a job's own command has been seen. */
     bool known = rule->samples_per_step > 0 && (!rule->steps_unknown || decider->slower > 0);
@@ -491,7 +573,7 @@ static struct question question_of(const struct tm_policy_decider *decider, cons
     question.before = facts->before;
     question.lost = facts->lost;
     question.after = facts->after;
-    for (int i = 0; i < facts->pool_count; i++) {
+    for (int i = 0; i < facts->pool_count + facts->keeper_count; i++) {
         question.here[i] = facts->pools[i].here;
         question.ordered[i] = facts->pools[i].ordered;
         if (!facts->choices) continue;
@@ -595,8 +677,9 @@ static void carry_out(const struct tm_policy_decider *decider, const struct tm_d
                                     .want_on_demand = instances_for(decider, answer->want_on_demand),
                                     .stop = answer->stop,
                                     .why = tm_why_words(answer->why)};
-    for (int i = 0; i < rule->pool_count; i++) {
+    for (int i = 0; i < rule->pool_count + rule->keeper_count; i++) {
         out->want[i] = instances_for(decider, answer->want[i]);
+        if (i >= rule->pool_count) continue;
         if (rule->pools[i].group == answer->group) out->pools |= (uint64_t)1 << i;
     }
     bool fits = layout->pipelines > 0 && layout->stages <= TM_STAGES_MAX && layout->stages <= (int)view->layers &&

@@ -19,6 +19,8 @@ struct tm_policy_decider;
 struct tm_rule_pool {
     enum tm_pool_market market;
     int group;      /* pools of one group can train together */
+    int region;     /* a number for each */
+    int limit;      /* the most instances that the job may have of it; 0: as many as it wants */
     double start_s; /* from asking for one to its first work */
     double wait_s;  /* of that, to its arrival: what the cloud measures counts more */
     bool free;      /* it costs nothing, which is not the same as a price that is not known */
@@ -44,7 +46,11 @@ struct tm_policy_rule {
     bool deadline_moot;                      /* nothing can be done about one: spot instances alone are allowed */
     struct tm_rule_pool pools[TM_POOLS_MAX]; /* by number */
     int pool_count;                          /* 0: there is no choice */
+    int keeper_count;                        /* so many more behind them, whose instances only keep copies */
+    enum tm_fleet_rent rent;                 /* tm_facts_limits.rent */
+    double spot_wait_s;                      /* without a choice: of the cost's join_s, to the arrival */
     double move_usd;                         /* of a move of the whole job to another group */
+    struct tm_far far;                       /* where those that train are in several regions */
     /* 0: by expected loss against cost (as the policy says); else fixed, where two replicas of each stage live ...
      */
     int64_t copy_every_ms;

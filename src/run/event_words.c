@@ -82,6 +82,12 @@ void tm_run_job__pack(const struct tm_run_job *job, int64_t utc_ms, struct tm_te
         gpus[i] = copy.gpus[i];
     body.gpus = gpus;
     body.n_gpus = job->pool_count > 0 ? job->pool_count : job->gpus[0][0] != '\0';
+    uint64_t on_demand_microusd_h[TM_RUN_POOLS_MAX];
+    for (size_t i = 0; i < job->pool_count; i++)
+        on_demand_microusd_h[i] = (uint64_t)(job->on_demand_usd_h[i] * 1e6 + 0.5);
+    body.on_demand_microusd_h = on_demand_microusd_h;
+    body.n_on_demand_microusd_h = job->pool_count;
+    body.keepers = job->keepers;
     body.steps = job->steps;
     body.samples_per_step = job->samples_per_step;
     body.tokens_per_step = job->tokens_per_step;
@@ -116,6 +122,8 @@ static void instance_words(const Tmw__Instance *instance, struct tm_text *out)
         tm_text_puts(out, "was released");
     else
         tm_text_puts(out, instance->announced ? "was preempted, with notice" : "was preempted, without notice");
+    if (instance->end_ms == 0 && !instance->announced && instance->paid_before_ms > 0)
+        tm_text_printf(out, ", %.3g s after it began", (double)instance->paid_before_ms / 1000);
     if (instance->bill_microusd > 0)
         tm_text_printf(out, "; it cost $%.4g%s", (double)instance->bill_microusd / 1e6,
                        instance->end_ms == 0 ? " so far" : "");
@@ -338,7 +346,8 @@ void tm_run_event_words(const Tmw__RecordEvent *event, struct tm_text *out)
                            event->steps->steps[event->steps->n_steps - 1]->step);
         break;
     case TMW__RECORD_EVENT__BODY_ARRIVAL:
-        tm_text_printf(out, "worker %" PRIu64 " %s%s", event->arrival->instance,
+        tm_text_printf(out, "worker %" PRIu64 " %s%s",
+                       event->arrival->worker > 0 ? event->arrival->worker : event->arrival->instance,
                        event->arrival->again ? "rejoined" : "joined", event->arrival->anchor ? " (anchor)" : "");
         break;
     case TMW__RECORD_EVENT__BODY_LOSS:
@@ -355,10 +364,12 @@ void tm_run_event_words(const Tmw__RecordEvent *event, struct tm_text *out)
         break;
     case TMW__RECORD_EVENT__BODY_REFUSAL:
         if (event->refusal->missing > 0)
-            tm_text_printf(out, "pool %" PRIu32 " has no capacity for %" PRIu32 " of the instances that are wanted",
-                           event->refusal->pool + 1, event->refusal->missing);
+            tm_text_printf(out, "pool %" PRIu32 " has no capacity for %" PRIu32 " of the instances that are wanted%s%s",
+                           event->refusal->pool + 1, event->refusal->missing,
+                           event->refusal->why[0] != '\0' ? ": " : "", event->refusal->why);
         else
-            tm_text_printf(out, "pool %" PRIu32 " has capacity again", event->refusal->pool + 1);
+            tm_text_printf(out, "pool %" PRIu32 ": nothing that is wanted of it is refused any more",
+                           event->refusal->pool + 1);
         break;
     case TMW__RECORD_EVENT__BODY_STATE:
         state_words(event->state, out);

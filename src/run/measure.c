@@ -286,21 +286,37 @@ static double first_start_ms(const struct tm_measure *m)
     return first;
 }
 
-static bool has_member(const struct tm_measure *m, const struct generation *g, uint64_t id, const struct seat **out)
+/* The workers of an instance have numbers of their own, one after the other. */
+static uint64_t instance_of(const struct tm_measure *m, uint64_t worker)
 {
+    return m->options.workers > 1 ? (worker - 1) / m->options.workers + 1 : worker;
+}
+
+/* Of an instance's workers, those that are in a generation, and those of them that train. */
+static uint32_t members_of(const struct tm_measure *m, const struct generation *g, uint64_t id, uint32_t *out_seated)
+{
+    uint32_t members = 0;
+    *out_seated = 0;
     for (size_t i = 0; i < g->seat_count; i++) {
         const struct seat *seat = &m->seats[g->seat_first + i];
-        if (seat->id != id) continue;
-        *out = seat;
-        return true;
+        if (instance_of(m, seat->id) != id) continue;
+        members++;
+        *out_seated += seat->last_layer > seat->first_layer;
     }
-    return false;
+    return members;
+}
+
+static bool is_whole(const struct tm_measure *m, const struct generation *g, uint64_t id)
+{
+    uint32_t seated = 0;
+    return members_of(m, g, id, &seated) >= (m->options.workers > 1 ? m->options.workers : 1);
 }
 
 static bool is_seated(const struct tm_measure *m, const struct generation *g, uint64_t id)
 {
-    const struct seat *seat = NULL;
-    return has_member(m, g, id, &seat) && seat->last_layer > seat->first_layer;
+    uint32_t seated = 0;
+    (void)members_of(m, g, id, &seated);
+    return seated > 0;
 }
 
 /* The first generation with everybody who was there from the beginning; the first of all where that never was. */
@@ -309,10 +325,9 @@ static size_t first_whole(const struct tm_measure *m)
     double start_ms = first_start_ms(m);
     for (size_t g = 0; g < m->generation_count; g++) {
         bool all = m->instance_count > 0;
-        const struct seat *seat = NULL;
         for (size_t i = 0; i < m->instance_count; i++)
             if (m->instances[i].start_ms <= start_ms + first_fleet_ms)
-                all = all && has_member(m, &m->generations[g], m->instances[i].id, &seat);
+                all = all && is_whole(m, &m->generations[g], m->instances[i].id);
         if (all) return g;
     }
     return 0;
@@ -342,13 +357,21 @@ static double drain_s(const struct tm_measure *m)
 
 /* ---- changes ---- */
 
+static const struct seat *seat_of(const struct tm_measure *m, const struct generation *g, uint64_t worker)
+{
+    for (size_t i = 0; i < g->seat_count; i++)
+        if (m->seats[g->seat_first + i].id == worker) return &m->seats[g->seat_first + i];
+    return NULL;
+}
+
 /* The most that one member has to get: layers of its stage that it did not have in the generation before. */
 static double worst_bytes(const struct tm_measure *m, size_t g)
 {
     double worst = 0;
     for (size_t i = 0; i < m->generations[g].seat_count; i++) {
-        const struct seat *now = &m->seats[m->generations[g].seat_first + i], *old = NULL;
-        bool same = has_member(m, &m->generations[g - 1], now->id, &old) && old->incarnation == now->incarnation;
+        const struct seat *now = &m->seats[m->generations[g].seat_first + i];
+        const struct seat *old = seat_of(m, &m->generations[g - 1], now->id);
+        bool same = old != NULL && old->incarnation == now->incarnation;
         double bytes = 0;
         for (uint32_t l = now->first_layer; l < now->last_layer; l++)
             if (!same || l < old->first_layer || l >= old->last_layer)

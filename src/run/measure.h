@@ -19,6 +19,7 @@
 #include "wire/message.h"
 
 struct tm_measure_options {
+    uint32_t workers;     /* of an instance; 0: 1 */
     double speed;         /* the cloud's seconds per second of real time */
     double notice_wall_s; /* how long before a loss the notice came, in real time; 0: none came */
     /* Bytes of a layer's state: the model's, not what a scaled engine moves. */

@@ -9,7 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { QUEUE_MAX = 256, TRIES = 5, FIRST_WAIT_MS = 2000, LONGEST_MS = 30000, VARIABLE_MAX = TM_ALERT_TEXT_MAX + 32 };
+enum {
+    QUEUE_MAX = 256,
+    TRIES = 5,
+    FIRST_WAIT_MS = 2000,
+    LONGEST_MS = 30000,
+    TOLD_MAX = 4096,
+    VARIABLE_MAX = TM_ALERT_TEXT_MAX + 32
+};
 
 struct delivery {
     const struct tm_notify_target *target;
@@ -27,13 +34,19 @@ struct tm_notifier {
     const struct tm_maps *const *lists;
     size_t list_count;
     struct tm_alert_limits limits;
-    struct tm_alerts alerts;
+    struct tm_alerts *alerts; /* of each receiver, in the order of the lists */
     struct delivery *queue;
     size_t count;
     size_t capacity;
-    uint64_t number; /* of files */
-    int strays;      /* that were told of */
+    size_t targets;
+    int strays; /* that were told of */
+    char told[TOLD_MAX];
 };
+
+static bool is_done(const struct delivery *d)
+{
+    return d->pid == 0 && (d->target == NULL || d->tried >= TRIES);
+}
 
 static int64_t now_ms(const struct tm_notifier *n)
 {
@@ -44,13 +57,67 @@ struct tm_notifier *tm_notifier_create(struct tm_env *env, const char *dir, cons
                                        size_t list_count, const struct tm_alert_limits *limits)
 {
     struct tm_notifier *n = tm_calloc(1, sizeof *n);
+    size_t targets = 0;
     if (n == NULL) return NULL;
+    for (size_t l = 0; l < list_count; l++)
+        targets += lists[l]->count;
+    n->alerts = tm_calloc(targets > 0 ? targets : 1, sizeof *n->alerts);
+    if (n->alerts == NULL) {
+        tm_free(n);
+        return NULL;
+    }
     n->env = env;
     (void)snprintf(n->dir, sizeof n->dir, "%s", dir);
     n->lists = lists;
     n->list_count = list_count;
+    n->targets = targets;
     n->limits = *limits;
     return n;
+}
+
+/* ---- what was told before ---- */
+
+/* Causes that outlast the program: told once, also where a run goes on. */
+static const enum tm_alert lasting[] = {TM_ALERT_BUDGET, TM_ALERT_DEADLINE};
+enum { LASTING = sizeof lasting / sizeof *lasting };
+
+static void told_path(const struct tm_notifier *n, char out[TM_STATE_PATH_MAX + 64])
+{
+    (void)snprintf(out, TM_STATE_PATH_MAX + 64, "%s/notified", n->dir);
+}
+
+/* A character for each receiver and cause. */
+static void put_told(const struct tm_notifier *n, char out[TOLD_MAX])
+{
+    size_t length = 0;
+    for (size_t i = 0; i < n->targets && length + LASTING < TOLD_MAX; i++)
+        for (size_t k = 0; k < LASTING; k++)
+            out[length++] = n->alerts[i].raised[lasting[k]] ? '1' : '0';
+    out[length] = '\0';
+}
+
+static void keep_told(struct tm_notifier *n)
+{
+    char path[TM_STATE_PATH_MAX + 64], now[TOLD_MAX];
+    put_told(n, now);
+    if (strcmp(now, n->told) == 0) return;
+    memcpy(n->told, now, sizeof now);
+    told_path(n, path);
+    (void)n->env->file_write(n->env, path, now, strlen(now), NULL);
+}
+
+void tm_notifier_go_on(struct tm_notifier *n)
+{
+    char path[TM_STATE_PATH_MAX + 64];
+    struct tm_text text;
+    told_path(n, path);
+    tm_text_init(&text, TOLD_MAX);
+    int rc = n->env->file_read(n->env, path, &text, NULL);
+    /* With other receivers than then nobody is taken for told. */
+    for (size_t i = 0; rc == 0 && text.length == LASTING * n->targets && i < text.length; i++)
+        n->alerts[i / LASTING].raised[lasting[i % LASTING]] = text.data[i] == '1';
+    tm_text_deinit(&text);
+    put_told(n, n->told);
 }
 
 static void path_of(const struct tm_notifier *n, const struct delivery *d, const char *end,
@@ -82,6 +149,7 @@ void tm_notifier_destroy(struct tm_notifier *n)
         remove_files(n, d);
     }
     tm_free(n->queue);
+    tm_free(n->alerts);
     tm_free(n);
 }
 
@@ -94,27 +162,58 @@ static bool wants(const struct tm_notify_target *target, enum tm_alert alert)
     return target->on.count == 0;
 }
 
-static void raise_alert(void *context, enum tm_alert alert, const char *text)
+struct raising {
+    struct tm_notifier *notifier;
+    const struct tm_notify_target *target;
+};
+
+/* One that is told, or given up, makes room: a run of weeks tells of more than the queue holds. NULL: it is full. */
+static struct delivery *free_place(struct tm_notifier *n)
 {
-    struct tm_notifier *n = context;
+    void *array = n->queue;
+    for (size_t i = 0; i < n->count; i++)
+        if (is_done(&n->queue[i])) return &n->queue[i];
+    if (tm_grow(&array, &n->capacity, n->count + 1, sizeof *n->queue, QUEUE_MAX) != 0) return NULL;
+    n->queue = array;
+    return &n->queue[n->count++];
+}
+
+static void raise_to(void *context, enum tm_alert alert, const char *text)
+{
+    const struct raising *r = context;
+    if (!wants(r->target, alert)) return;
+    struct delivery *d = free_place(r->notifier);
+    if (d == NULL) {
+        tm_log(TM_LOG_WARN, "nobody was told that \"%s\": too many are waiting to be told", text);
+        return;
+    }
+    *d = (struct delivery){.target = r->target, .alert = alert};
+    (void)snprintf(d->text, sizeof d->text, "%s", text);
+}
+
+static void raise_to_all(struct tm_notifier *n, enum tm_alert alert, const char *text)
+{
     for (size_t l = 0; l < n->list_count; l++) {
         const struct tm_notify_target *targets = n->lists[l]->items;
-        for (size_t i = 0; i < n->lists[l]->count; i++) {
-            void *array = n->queue;
-            if (!wants(&targets[i], alert)) continue;
-            if (tm_grow(&array, &n->capacity, n->count + 1, sizeof *n->queue, QUEUE_MAX) != 0) return;
-            n->queue = array;
-            struct delivery *d = &n->queue[n->count++];
-            *d = (struct delivery){.target = &targets[i], .alert = alert};
-            (void)snprintf(d->text, sizeof d->text, "%s", text);
-        }
+        for (size_t i = 0; i < n->lists[l]->count; i++)
+            raise_to(&(struct raising){n, &targets[i]}, alert, text);
     }
 }
 
 void tm_notifier_look(struct tm_notifier *n, const struct tm_run_status *status)
 {
+    struct tm_alerts *alerts = n->alerts;
     (void)snprintf(n->job, sizeof n->job, "%s", status->job.name);
-    tm_alerts__look(&n->alerts, &n->limits, status, now_ms(n), raise_alert, n);
+    for (size_t l = 0; l < n->list_count; l++) {
+        const struct tm_notify_target *targets = n->lists[l]->items;
+        for (size_t i = 0; i < n->lists[l]->count; i++) {
+            struct tm_alert_limits limits = n->limits;
+            struct raising raising = {n, &targets[i]};
+            if (targets[i].patience_ms > 0) limits.patience_s = (double)targets[i].patience_ms / 1000;
+            tm_alerts__look(alerts++, &limits, status, now_ms(n), raise_to, &raising);
+        }
+    }
+    keep_told(n);
 }
 
 void tm_notifier_found(struct tm_notifier *n, const char *job, int strays)
@@ -126,7 +225,7 @@ void tm_notifier_found(struct tm_notifier *n, const char *job, int strays)
                    n->job, strays - n->strays, strays - n->strays == 1 ? "" : "s",
                    strays - n->strays == 1 ? " was" : "es were");
     n->strays = strays;
-    raise_alert(n, TM_ALERT_LEAKED, text);
+    raise_to_all(n, TM_ALERT_LEAKED, text);
 }
 
 void tm_notifier_left(struct tm_notifier *n, const char *job, const char *words)
@@ -134,7 +233,15 @@ void tm_notifier_left(struct tm_notifier *n, const char *job, const char *words)
     char text[TM_ALERT_TEXT_MAX];
     (void)snprintf(n->job, sizeof n->job, "%s", job);
     (void)snprintf(text, sizeof text, "%s: instances may have been left and cost money: %.250s", n->job, words);
-    raise_alert(n, TM_ALERT_LEAKED, text);
+    raise_to_all(n, TM_ALERT_LEAKED, text);
+}
+
+void tm_notifier_failed(struct tm_notifier *n, const char *job, const char *words)
+{
+    char text[TM_ALERT_TEXT_MAX];
+    (void)snprintf(n->job, sizeof n->job, "%s", job);
+    (void)snprintf(text, sizeof text, "%s failed: %.300s", n->job, words);
+    raise_to_all(n, TM_ALERT_FAILED, text);
 }
 
 /* ---- telling ---- */
@@ -234,7 +341,7 @@ static bool step_one(struct tm_notifier *n, struct delivery *d)
 {
     struct tm_error e = {.text = ""};
     int status = 0;
-    if (d->tried >= TRIES || d->target == NULL) return true;
+    if (is_done(d)) return true;
     if (d->pid == 0 && now_ms(n) >= d->at_ms) {
         if (start(n, d, &e) != 0)
             put_off(n, d, e.text);
@@ -257,6 +364,7 @@ static bool step_one(struct tm_notifier *n, struct delivery *d)
         return false;
     }
     remove_files(n, d);
+    d->pid = 0;
     d->target = NULL; /* told */
     return true;
 }

@@ -27,7 +27,8 @@ static void send_done(struct tm_office__client *client, int rc, const char *text
 
 /* ---- letting in ---- */
 
-/* A ticket is used up by whoever shows its proof, and by nobody else. */
+/* A ticket is used up by whoever shows its proof, and by nobody else. An answer may be lost on its way: the same key
+ * gets the same instance again (`used` of what comes out). */
 static int use_ticket(struct tm_office *o, const struct tm_office__client *client, const Tmw__Enrol *body,
                       struct tm_office__ticket *out, struct tm_error *e)
 {
@@ -41,6 +42,11 @@ static int use_ticket(struct tm_office *o, const struct tm_office__client *clien
         tm_ticket_prove(ticket->secret, channel, sizeof channel, body->public_key.data, body->public_key.len, right) &&
         tm_secret_equal(body->proof.data, body->proof.len, right, sizeof right);
     if (!good) return tm_error_set(e, TM_EPEER, "this is not the ticket's secret");
+    if (!tm_ticket_prove(ticket->secret, "", 0, body->public_key.data, body->public_key.len, right))
+        return tm_error_nomem(e);
+    *out = *ticket;
+    memcpy(out->key, right, sizeof out->key);
+    if (ticket->used && tm_secret_equal(ticket->key, sizeof ticket->key, right, sizeof right)) return 0;
     if (ticket->used)
         return tm_error_set(e, TM_EEXISTS,
                             "this ticket has been used: one machine joins by it, once; ask for a new one");
@@ -48,7 +54,6 @@ static int use_ticket(struct tm_office *o, const struct tm_office__client *clien
         return tm_error_set(e, TM_EEXISTS, "this ticket is void: a newer one was made for the same instance");
     if (o->env->monotonic_ns(o->env) > ticket->until_ns)
         return tm_error_set(e, TM_ETIMEOUT, "this ticket has expired: ask for a new one");
-    *out = *ticket;
     return 0;
 }
 
@@ -103,6 +108,14 @@ static void send_enrolled(struct tm_office *o, struct tm_office__client *client,
     tm_office__send(client, &message);
 }
 
+static void note_use(struct tm_office *o, const struct tm_office__ticket *ticket)
+{
+    struct tm_office__ticket *kept = &o->tickets[(ticket->number - 1) % TM_OFFICE_TICKETS_MAX];
+    kept->used = true;
+    kept->given = ticket->instance;
+    memcpy(kept->key, ticket->key, sizeof kept->key);
+}
+
 static void enrol(struct tm_office *o, struct tm_office__client *client, const Tmw__Enrol *body)
 {
     struct tm_error e = {.text = ""};
@@ -115,12 +128,13 @@ static void enrol(struct tm_office *o, struct tm_office__client *client, const T
     (void)pthread_mutex_lock(&o->lock);
     int rc = use_ticket(o, client, body, &ticket, &e);
     bool guest = ticket.instance == 0;
-    if (rc == 0 && guest) rc = tm_office__has_room(o, &e);
+    bool again = ticket.used;
+    if (rc == 0 && guest && !again) rc = tm_office__has_room(o, &e);
     if (rc == 0) rc = find_coordinator(o, coordinator, &e);
-    if (guest) ticket.instance = o->guest_next;
+    if (guest) ticket.instance = again ? ticket.given : o->guest_next;
     if (rc == 0) rc = sign(o, body, ticket.instance, &certificate, &authority, &e);
-    if (rc == 0) o->tickets[(ticket.number - 1) % TM_OFFICE_TICKETS_MAX].used = true;
-    if (rc == 0 && guest) tm_office__admit(o, body->name);
+    if (rc == 0) note_use(o, &ticket);
+    if (rc == 0 && guest && !again) tm_office__admit(o, body->name);
     (void)pthread_mutex_unlock(&o->lock);
     if (rc == 0) {
         client->enrolled = true;

@@ -88,7 +88,7 @@ int tm_office__write_word(struct tm_office *o, struct tm_error *e)
     char path[TM_STATE_PATH_MAX];
     int rc = tm_address_split(o->address, host, port, e);
     if (rc != 0) return rc;
-    const char *near = !tm_host_is_any(host) ? host : strchr(host, ':') != NULL ? "::1" : "127.0.0.1";
+    const char *near = !tm_host_is_any(host) ? host : "127.0.0.1"; /* [::] has it, too */
     tm_address_join(near, port, ticket.address);
     memcpy(ticket.authority, o->fingerprint, sizeof ticket.authority);
     draw_secret(o, o->secret);

@@ -18,6 +18,8 @@ struct tm_office__ticket {
     bool void_; /* another one has taken its place */
     int64_t until_ns;
     uint8_t secret[TM_TICKET_SECRET_BYTES];
+    uint64_t given;                     /* once used: the instance that it was used for */
+    uint8_t key[TM_TICKET_PROOF_BYTES]; /* and whose key: who did not hear the answer may ask again */
 };
 
 /* Who came by a ticket for nobody in particular. */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SPANS_MAX = 4096, NAME_MAX_BYTES = 64, CAUSE_MAX = 40, ID_TEXT_MAX = 33 };
+enum { PAIR_MAX = 4096, SPANS_MAX = 4096, NAME_MAX_BYTES = 64, CAUSE_MAX = 40, ID_TEXT_MAX = 33 };
 
 enum span_kind { SPAN_RUN, SPAN_GENERATION, SPAN_CHANGE };
 
@@ -22,6 +22,7 @@ struct span {
 };
 
 struct tm_otlp {
+    const char *attributes; /* of the resource; NULL: none */
     char service[NAME_MAX_BYTES];
     char job[NAME_MAX_BYTES];
     uint64_t sequence;
@@ -35,11 +36,12 @@ struct tm_otlp {
     size_t count, capacity;
 };
 
-struct tm_otlp *tm_otlp_create(const char *service)
+struct tm_otlp *tm_otlp_create(const char *service, const char *attributes)
 {
     struct tm_otlp *otlp = tm_calloc(1, sizeof *otlp);
     if (otlp == NULL) return NULL;
     (void)snprintf(otlp->service, sizeof otlp->service, "%s", service);
+    otlp->attributes = attributes;
     return otlp;
 }
 
@@ -58,6 +60,49 @@ uint64_t tm_otlp_sequence(const struct tm_otlp *otlp)
 size_t tm_otlp_count(const struct tm_otlp *otlp)
 {
     return otlp->count;
+}
+
+/* ---- lists of pairs ---- */
+
+static int hex_of(char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = c == '\0' ? NULL : strchr(digits, c >= 'A' && c <= 'F' ? c - 'A' + 'a' : c);
+    return at == NULL ? -1 : (int)(at - digits);
+}
+
+/* Without the blanks around it, decoded; false: too long, or with control characters. */
+static bool take_part(const char *at, const char *end, char out[PAIR_MAX])
+{
+    size_t length = 0;
+    while (at < end && *at == ' ')
+        at++;
+    while (end > at && end[-1] == ' ')
+        end--;
+    while (at < end) {
+        int high = *at == '%' && end - at > 2 ? hex_of(at[1]) : -1;
+        int low = high >= 0 ? hex_of(at[2]) : -1;
+        char c = low >= 0 ? (char)(16 * high + low) : *at;
+        at += low >= 0 ? 3 : 1;
+        if (length + 1 >= PAIR_MAX || (c >= 0 && c < ' ') || c == 127) return false;
+        out[length++] = c;
+    }
+    out[length] = '\0';
+    return true;
+}
+
+int tm_otlp_pairs(const char *list, int (*each)(void *context, const char *name, const char *value), void *context)
+{
+    char name[PAIR_MAX], value[PAIR_MAX];
+    int rc = 0;
+    while (rc == 0 && list != NULL && *list != '\0') {
+        const char *end = list + strcspn(list, ",");
+        const char *equals = memchr(list, '=', (size_t)(end - list));
+        if (equals != NULL && take_part(list, equals, name) && name[0] != '\0' && take_part(equals + 1, end, value))
+            rc = each(context, name, value);
+        list = *end == ',' ? end + 1 : end;
+    }
+    return rc;
 }
 
 /* ---- taking ---- */
@@ -197,6 +242,12 @@ static void put_number(struct tm_jsonout *json, const char *key, uint64_t value)
     tm_jsonout_end(json);
 }
 
+static int put_own(void *context, const char *name, const char *value)
+{
+    if (strcmp(name, "service.name") != 0) put_attribute(context, name, value); /* that has a variable of its own */
+    return 0;
+}
+
 static void put_time(struct tm_jsonout *json, const char *key, int64_t utc_ms)
 {
     char text[32];
@@ -286,6 +337,7 @@ void tm_otlp_write(struct tm_otlp *otlp, struct tm_text *out)
     tm_jsonout_object(&json, "resource");
     tm_jsonout_list(&json, "attributes");
     put_attribute(&json, "service.name", otlp->service);
+    (void)tm_otlp_pairs(otlp->attributes, put_own, &json);
     tm_jsonout_end(&json);
     tm_jsonout_end(&json);
     tm_jsonout_list(&json, "scopeSpans");

@@ -13,8 +13,9 @@
 
 struct tm_otlp;
 
-/* The caller owns the result; NULL: out of memory. `service` is copied. */
-struct tm_otlp *tm_otlp_create(const char *service);
+/* The caller owns the result; NULL: out of memory. `service` is copied; `attributes` of the resource, in the form of
+ * OTEL_RESOURCE_ATTRIBUTES, are borrowed; NULL: none. */
+struct tm_otlp *tm_otlp_create(const char *service, const char *attributes);
 void tm_otlp_destroy(struct tm_otlp *otlp); /* NULL is allowed */
 
 /* One event, as GET /v1/events has it. -TM_ENOMEM. What is no event is passed over. */
@@ -26,5 +27,10 @@ uint64_t tm_otlp_sequence(const struct tm_otlp *otlp);
 size_t tm_otlp_count(const struct tm_otlp *otlp);
 /* Appends them as one request of OTLP (JSON), and forgets them. */
 void tm_otlp_write(struct tm_otlp *otlp, struct tm_text *out);
+
+/* "name=value,name=value", as the variables of OpenTelemetry have it: blanks around both do not count, and values are
+ * percent-encoded. Pairs that are none, or have control characters, are passed over. What `each` returns, if not 0,
+ * ends it. `list` may be NULL. */
+int tm_otlp_pairs(const char *list, int (*each)(void *context, const char *name, const char *value), void *context);
 
 #endif

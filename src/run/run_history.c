@@ -1,6 +1,7 @@
 #include "run/run_history.h"
 
 #include "base/alloc.h"
+#include "run/outlook.h"
 
 #include <math.h>
 #include <string.h>
@@ -31,6 +32,8 @@ struct tm_run_historian {
     bool told; /* what goes on was given an end, and the curve of the cost was settled, by these */
     double paid_scale;
     double on_demand_scale;
+    struct tm_outlook outlook;
+    double forecast_every_s;
     double begun_s; /* start-up or a resumed run: since when; NaN: it trains */
 };
 
@@ -124,7 +127,8 @@ static void accrue(struct tm_run_historian *h, double time_s)
             h->bill_usd += hours * s->instances[i].price_usd_h;
             h->history.pool_usd[pool_of(s, &s->instances[i])] += hours * s->instances[i].price_usd_h;
         }
-        if (!isnan(s->on_demand_usd_h)) h->on_demand_usd += hours * s->on_demand_usd_h;
+        double on_demand_usd_h = tm_run__on_demand_usd_h(s, &s->instances[i]);
+        if (!isnan(on_demand_usd_h)) h->on_demand_usd += hours * on_demand_usd_h;
     }
 }
 
@@ -287,6 +291,28 @@ static int take_pause(struct tm_run_historian *h, uint64_t generation)
     return add_pause(h, end_s - pause->pause_s, end_s, pause->cause);
 }
 
+/* A few, however long it goes on: where there are too many every second one goes. */
+static void keep_forecast(struct tm_run_historian *h, uint64_t step)
+{
+    struct tm_run_history *all = &h->history;
+    uint64_t steps = all->status->job.steps;
+    size_t count = all->forecast_count;
+    tm_outlook__keep(&h->outlook, h->time_s, (double)step);
+    if (step >= steps || (count > 0 && h->time_s - all->forecasts[count - 1].time_s < h->forecast_every_s)) return;
+    double low_s = tm_outlook__left_s(&h->outlook, (double)(steps - step), 0.1);
+    double high_s = tm_outlook__left_s(&h->outlook, (double)(steps - step), 0.9);
+    if (isnan(low_s) || isnan(high_s)) return;
+    if (count == TM_HISTORY_FORECASTS_MAX) {
+        for (count = 0; count < TM_HISTORY_FORECASTS_MAX / 2; count++)
+            all->forecasts[count] = all->forecasts[2 * count];
+        h->forecast_every_s =
+            2 * (all->forecasts[count - 1].time_s - all->forecasts[0].time_s) / TM_HISTORY_FORECASTS_MAX;
+    }
+    all->forecasts[count] = (struct tm_history_forecast){
+        .time_s = h->time_s, .step = step, .low_s = h->time_s + low_s, .high_s = h->time_s + high_s};
+    all->forecast_count = count + 1;
+}
+
 static int take_progress(struct tm_run_historian *h, const Tmw__ProgressEvent *body)
 {
     struct tm_run_history *all = &h->history;
@@ -297,6 +323,7 @@ static int take_progress(struct tm_run_historian *h, const Tmw__ProgressEvent *b
                                                  .step = body->step,
                                                  .loss = body->loss_known ? body->loss : NAN,
                                                  .step_s = body->step_ms > 0 ? body->step_ms / 1000.0 : NAN};
+    keep_forecast(h, body->step);
     return rc;
 }
 

@@ -5,6 +5,8 @@
 
 #include "run/run_status.h"
 
+enum { TM_HISTORY_EVENTS_MAX = 2000, TM_HISTORY_POINTS_MAX = 1 << 20, TM_HISTORY_FORECASTS_MAX = 48 };
+
 /* From time_s on, until the next one. */
 struct tm_history_fleet {
     double time_s;
@@ -38,6 +40,13 @@ struct tm_history_bill {
     double time_s;
     double bill_usd;
     double on_demand_usd; /* NaN: no price */
+};
+
+/* What was forecast at time_s, by what was known then: when it would be done, with four chances in five. */
+struct tm_history_forecast {
+    double time_s;
+    uint64_t step; /* that was committed */
+    double low_s, high_s;
 };
 
 struct tm_history_pause {
@@ -75,6 +84,8 @@ struct tm_run_history {
     size_t progress_count;
     struct tm_history_bill *bill;
     size_t bill_count;
+    struct tm_history_forecast forecasts[TM_HISTORY_FORECASTS_MAX]; /* at about equal distances */
+    size_t forecast_count;
     struct tm_history_pause *pauses;
     size_t pause_count;
     struct tm_history_instance *instances; /* in the order of their arrival */
@@ -83,8 +94,6 @@ struct tm_run_history {
     size_t event_count;
     size_t events_left_out;
 };
-
-enum { TM_HISTORY_EVENTS_MAX = 2000, TM_HISTORY_POINTS_MAX = 1 << 20 };
 
 struct tm_run_historian;
 

@@ -70,6 +70,9 @@ struct settling {
     Tmw__Instance *const *instances;
     size_t count;
     bool *settled;
+    uint64_t step;           /* the last that was told */
+    bool billed;             /* a bill was, */
+    struct tm_run_bill bill; /* this one */
 };
 
 static int compare_each(void *context, uint64_t sequence, const Tmw__RecordEvent *event, struct tm_error *e)
@@ -77,6 +80,11 @@ static int compare_each(void *context, uint64_t sequence, const Tmw__RecordEvent
     struct settling *settling = context;
     (void)sequence;
     (void)e;
+    if (event->body_case == TMW__RECORD_EVENT__BODY_PROGRESS) {
+        settling->step = event->progress->step;
+        settling->billed = true;
+        settling->bill = (struct tm_run_bill){event->progress->bill_microusd, event->progress->on_demand_bill_microusd};
+    }
     if (event->body_case != TMW__RECORD_EVENT__BODY_INSTANCE) return 0;
     for (size_t i = 0; i < settling->count; i++) {
         const Tmw__Instance *told = settling->instances[i];
@@ -87,23 +95,42 @@ static int compare_each(void *context, uint64_t sequence, const Tmw__RecordEvent
     return 0;
 }
 
-static int put_instance(struct tm_record *record, int64_t utc_ms, Tmw__Instance *instance, struct tm_error *e)
+static int put_event(struct tm_record *record, int64_t utc_ms, Tmw__RecordEvent *event, struct tm_error *e)
 {
-    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     struct tm_text text;
-    event.at_ms = utc_ms;
-    event.body_case = TMW__RECORD_EVENT__BODY_INSTANCE;
-    event.instance = instance;
+    event->at_ms = utc_ms;
     tm_text_init(&text, INSTANCE_BYTES_MAX);
-    tm_record_event_pack(&event, &text);
+    tm_record_event_pack(event, &text);
     int rc = tm_text_status(&text, e);
     if (rc == 0) rc = record->append(record, text.data, text.length, false, NULL, e);
     tm_text_deinit(&text);
     return rc;
 }
 
+static int put_instance(struct tm_record *record, int64_t utc_ms, Tmw__Instance *instance, struct tm_error *e)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    event.body_case = TMW__RECORD_EVENT__BODY_INSTANCE;
+    event.instance = instance;
+    return put_event(record, utc_ms, &event, e);
+}
+
+static int put_bill(struct tm_record *record, int64_t utc_ms, const struct tm_run_bill *bill, uint64_t step,
+                    struct tm_error *e)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__ProgressEvent body = TMW__PROGRESS_EVENT__INIT;
+    body.step = step;
+    body.bill_microusd = bill->microusd;
+    body.on_demand_bill_microusd = bill->on_demand_microusd;
+    body.settled = true;
+    event.body_case = TMW__RECORD_EVENT__BODY_PROGRESS;
+    event.progress = &body;
+    return put_event(record, utc_ms, &event, e);
+}
+
 int tm_run_record__settle(const char *path, int64_t utc_ms, Tmw__Instance *const *instances, size_t count,
-                          struct tm_error *e)
+                          const struct tm_run_bill *bill, struct tm_error *e)
 {
     struct settling settling = {.instances = instances, .count = count, .settled = tm_calloc(count + 1, sizeof(bool))};
     struct tm_record *record = NULL;
@@ -111,6 +138,8 @@ int tm_run_record__settle(const char *path, int64_t utc_ms, Tmw__Instance *const
     if (rc == 0) rc = tm_run_record__read(record, 0, SIZE_MAX, compare_each, &settling, e);
     for (size_t i = 0; rc == 0 && i < count; i++)
         if (!settling.settled[i]) rc = put_instance(record, utc_ms, instances[i], e);
+    bool known = bill == NULL || (settling.billed && settling.bill.microusd == bill->microusd);
+    if (rc == 0 && !known) rc = put_bill(record, utc_ms, bill, settling.step, e);
     if (rc == 0) rc = record->flush(record, true, e);
     tm_record_close(record);
     tm_free(settling.settled);

@@ -275,11 +275,6 @@ int tm_run_settings_check(const struct tm_run_settings *settings, const struct t
     place_of(places, places->fleet_line, place);
     bool known = fleet->limit > 0; /* else as many as the traces of the pools have */
     int64_t each = tm_job_fleet_workers_each(fleet);
-    if (each > 1 && fleet->pools.count > 0)
-        return tm_error_set(e, TM_EINPUT,
-                            "%s: fleet.workers: %lld workers an instance are not for fleet.pools yet; name one type by "
-                            "fleet.instance",
-                            place, (long long)each);
     if (each > 1 && tm_job_fleet_workers_max(fleet) > TM_MEMBERS_MAX)
         return tm_error_set(e, TM_EINPUT,
                             "%s: fleet.workers: %lld instances of %lld workers are more than %d; write fewer", place,
@@ -418,6 +413,15 @@ static void print_hosts(struct tm_jsonout *json, const struct tm_strings *hosts)
     tm_jsonout_end(json);
 }
 
+static void print_slurm(struct tm_jsonout *json, const struct tm_job_slurm *slurm)
+{
+    if (slurm->rest == NULL) return;
+    tm_jsonout_object(json, "slurm");
+    put_text(json, "rest", slurm->rest);
+    put_text(json, "token_file", slurm->token_file);
+    tm_jsonout_end(json);
+}
+
 static void print_pods(struct tm_jsonout *json, const struct tm_job_pods *pods)
 {
     if (pods->image == NULL) return;
@@ -501,6 +505,7 @@ static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *flee
 {
     tm_jsonout_object(json, "fleet");
     print_hosts(json, &fleet->hosts);
+    print_slurm(json, &fleet->slurm);
     print_pods(json, &fleet->pods);
     if (memcmp(&fleet->aws, &(struct tm_job_aws){0}, sizeof fleet->aws) != 0) print_aws(json, &fleet->aws);
     if (says_azure(&fleet->azure)) print_azure(json, &fleet->azure);
@@ -532,7 +537,10 @@ static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *flee
     put_text(json, "anchor_instance", fleet->anchor_instance);
     put_usd(json, "anchor_price", fleet->anchor_usd_h_millionths);
     tm_jsonout_integer(json, "seed", fleet->seed);
+    if (fleet->rent != TM_RENT_WORTHWHILE) tm_jsonout_string(json, "rent", tm_fleet_rent_names[fleet->rent]);
     if (fleet->across_regions) tm_jsonout_bool(json, "across_regions", true);
+    if (fleet->region_gbit_s > 0) tm_jsonout_number(json, "region_gbit_s", fleet->region_gbit_s);
+    put_usd(json, "region_usd_gb", fleet->region_usd_gb_millionths);
     if (fleet->across_types) tm_jsonout_bool(json, "across_types", true);
     tm_jsonout_end(json);
 }

@@ -10,7 +10,7 @@
 
 enum { READ_INSTANCES_MAX = 1 << 16 };
 
-static const char *const seat_names[] = {"none", "spare", "trains"};
+static const char *const seat_names[] = {"none", "spare", "trains", "keeps copies"};
 
 void tm_run_status_deinit(struct tm_run_status *status)
 {
@@ -39,6 +39,7 @@ static void write_job(const struct tm_run_job *job, struct tm_jsonout *json)
     count(json, "micro_batches", job->micro_batches);
     tm_jsonout_number(json, "speed", job->speed);
     if (job->pool_count == 0 && job->gpus[0][0] != '\0') tm_jsonout_string(json, "gpu", job->gpus[0]);
+    if (job->workers > 1) count(json, "workers", job->workers);
     tm_jsonout_string(json, "command", job->command);
     tm_jsonout_end(json);
 }
@@ -382,6 +383,7 @@ static void read_job(struct reading *r, json_t *root, struct tm_run_job *job)
     job->samples_per_step = count_of(r, map, "samples_per_step");
     job->tokens_per_step = count_of(r, map, "tokens_per_step");
     job->layers = small_of(r, map, "layers");
+    if (json_object_get(map, "workers") != NULL) job->workers = small_of(r, map, "workers");
     job->micro_batches = small_of(r, map, "micro_batches");
     job->speed = number_of(r, map, "speed");
     if (json_object_get(map, "gpu") != NULL) text_of(r, map, "gpu", job->gpus[0], sizeof job->gpus[0]);
@@ -447,7 +449,7 @@ static void read_instance(struct reading *r, json_t *map, struct tm_run_instance
     instance->bill_usd = number_of(r, map, "bill_usd");
     instance->worker = bool_of(r, map, "worker");
     instance->drained = bool_of(r, map, "drained");
-    instance->seat = (enum tm_seat_kind)name_of(r, map, "seat", TM_SEAT_TRAINS + 1, seat_name);
+    instance->seat = (enum tm_seat_kind)name_of(r, map, "seat", TM_SEAT_KEEPS + 1, seat_name);
     instance->pipeline = small_of(r, map, "pipeline");
     instance->stage = small_of(r, map, "stage");
 }

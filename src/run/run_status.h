@@ -64,7 +64,9 @@ struct tm_run_job {
     char pools[TM_RUN_POOLS_MAX][TM_STATUS_POOL_NAME_MAX]; /* that it may choose from */
     size_t pool_count;                                     /* 0: there is no choice */
     char gpus[TM_RUN_POOLS_MAX][TM_STATUS_GPU_MAX];        /* of an instance of each, or [0] of any; "": not known */
-    uint32_t workers;                                      /* an instance */
+    double on_demand_usd_h[TM_RUN_POOLS_MAX]; /* an instance of each pool, were it on-demand; 0: not known */
+    uint64_t keepers; /* bits: pools that only keep copies; without a choice, bit 1: on-demand instances */
+    uint32_t workers; /* an instance */
 };
 
 /* A pool that the job may choose. */
@@ -76,7 +78,7 @@ struct tm_run_pool_status {
     double bill_usd;
 };
 
-enum tm_seat_kind { TM_SEAT_NONE, TM_SEAT_SPARE, TM_SEAT_TRAINS };
+enum tm_seat_kind { TM_SEAT_NONE, TM_SEAT_SPARE, TM_SEAT_TRAINS, TM_SEAT_KEEPS };
 
 struct tm_run_instance {
     uint64_t id;
@@ -190,6 +192,8 @@ struct tm_run_status {
 
 /* Does an instance of it cost anything, as far as is known? */
 bool tm_run_status_is_priced(const struct tm_run_status *status);
+/* What it would cost on-demand, an hour: of its pool, where there is a choice of them. NaN: not known. */
+double tm_run__on_demand_usd_h(const struct tm_run_status *status, const struct tm_run_instance *instance);
 bool tm_run_instance_is_here(const struct tm_run_instance *instance);
 
 void tm_run_status_deinit(struct tm_run_status *status);

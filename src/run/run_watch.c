@@ -42,6 +42,7 @@ struct tm_run_watch {
 
     bool cloud_tells;     /* of instances */
     double told_bill_usd; /* by the coordinator, or by events: newer than what is known of each instance; 0: not told */
+    bool bill_settled;    /* it is the bill, whatever was said before */
     uint64_t workers_arrived;
     uint64_t workers_announced; /* losses of workers, with a notice ... */
     uint64_t workers_unannounced;
@@ -162,7 +163,9 @@ static void take_progress(struct tm_run_watch *watch, int64_t at_ms, const Tmw__
     if (body->loss_known) add_loss(watch, body->step, body->loss);
     committed(watch, at_ms, body->step);
     tm_outlook__keep(&watch->outlook, (double)watch->wall_ms / 1000, (double)watch->status.committed);
-    watch->told_bill_usd = fmax(watch->told_bill_usd, (double)body->bill_microusd / 1e6);
+    double bill_usd = (double)body->bill_microusd / 1e6;
+    watch->bill_settled = body->settled;
+    watch->told_bill_usd = body->settled ? bill_usd : fmax(watch->told_bill_usd, bill_usd);
 }
 
 /* By layer, each once: which copy does not matter, they are the same bytes. */
@@ -235,6 +238,9 @@ static int take_instance(struct tm_run_watch *watch, int64_t at_ms, const Tmw__I
     if (instance == NULL) return tm_error_nomem(e);
     is_new = is_new || (instance->start_ms == 0 && instance->end_ms == 0 && isnan(instance->price_usd_h));
     bool ended = body->end_ms != 0 && instance->end_ms == 0;
+    if (!watch->cloud_tells) /* until now workers were counted in their place: some may be faster than the cloud's word
+                              */
+        s->arrivals = s->losses_announced = s->losses_unannounced = 0;
     if (is_new) s->arrivals++;
     if (ended && !body->released) {
         s->losses_announced += body->announced != 0;
@@ -297,6 +303,7 @@ static void add_up_instances(struct tm_run_watch *watch)
     double now_ms = (double)watch->cloud_ms + (s->live && watch->cloud_utc_ms > 0 && passed_ms > 0 ? passed_ms : 0);
     double seconds = 0;
     double bill_usd = 0;
+    double pools_usd = 0; /* on-demand */
     s->here = s->noticed = 0;
     for (size_t i = 0; i < s->job.pool_count; i++) {
         s->pools[i].here = 0;
@@ -315,6 +322,7 @@ static void add_up_instances(struct tm_run_watch *watch)
         if (!watch->cloud_tells || end_ms <= (double)instance->start_ms) continue;
         seconds += (end_ms - (double)instance->start_ms) / 1000;
         pool->instance_hours += (end_ms - (double)instance->start_ms) / 3.6e6;
+        pools_usd += (end_ms - (double)instance->start_ms) / 3.6e6 * tm_run__on_demand_usd_h(s, instance);
     }
     if (!watch->cloud_tells) {
         s->arrivals = watch->workers_arrived;
@@ -322,7 +330,16 @@ static void add_up_instances(struct tm_run_watch *watch)
         s->losses_unannounced = watch->workers_unannounced;
     }
     s->bill_usd = bill_usd;
-    s->on_demand_usd = seconds / 3600 * s->on_demand_usd_h;
+    s->on_demand_usd = s->job.pool_count > 0 ? pools_usd : seconds / 3600 * s->on_demand_usd_h;
+}
+
+/* One that is on-demand costs what it costs. */
+double tm_run__on_demand_usd_h(const struct tm_run_status *s, const struct tm_run_instance *instance)
+{
+    if (s->job.pool_count == 0) return s->on_demand_usd_h;
+    if (!instance->spot && instance->price_usd_h > 0) return instance->price_usd_h;
+    double usd_h = instance->pool < s->job.pool_count ? s->job.on_demand_usd_h[instance->pool] : 0;
+    return usd_h > 0 ? usd_h : NAN;
 }
 
 bool tm_run_instance_is_here(const struct tm_run_instance *instance)
@@ -363,9 +380,10 @@ static int take_layout(struct tm_run_watch *watch, const Tmw__Layout *layout, st
         bool trains = !member->spare && member->pipeline < s->pipelines && member->stage < s->stages;
         instance->worker = true;
         if (trains) seats[member->pipeline * stages + member->stage] = member->id;
-        s->spares += !trains;
+        bool keeps = !trains && (s->job.keepers >> (s->job.pool_count > 0 ? instance->pool : !instance->spot) & 1) != 0;
+        s->spares += !trains && !keeps;
         if (instance->seat == TM_SEAT_TRAINS) continue; /* of several workers, the first seat is shown */
-        instance->seat = trains ? TM_SEAT_TRAINS : TM_SEAT_SPARE;
+        instance->seat = trains ? TM_SEAT_TRAINS : keeps ? TM_SEAT_KEEPS : TM_SEAT_SPARE;
         instance->pipeline = member->pipeline;
         instance->stage = member->stage;
     }
@@ -506,6 +524,7 @@ static void take_job(struct tm_run_watch *watch, const Tmw__JobEvent *body)
     job->tokens_per_step = body->tokens_per_step;
     job->layers = body->layers;
     job->micro_batches = body->micro_batches;
+    job->keepers = body->keepers;
     job->workers = body->workers > 1 ? body->workers : 1;
     job->speed = body->speed > 0 && isfinite(body->speed) ? body->speed : 1;
     job->deadline_s = (double)body->deadline_ms / 1000;
@@ -517,6 +536,8 @@ static void take_job(struct tm_run_watch *watch, const Tmw__JobEvent *body)
         copy_text(job->pools[i], sizeof job->pools[i], body->pools[i]);
     for (size_t i = 0; i < body->n_gpus && i < TM_RUN_POOLS_MAX; i++)
         copy_text(job->gpus[i], sizeof job->gpus[i], body->gpus[i]);
+    for (size_t i = 0; i < body->n_on_demand_microusd_h && i < TM_RUN_POOLS_MAX; i++)
+        job->on_demand_usd_h[i] = (double)body->on_demand_microusd_h[i] / 1e6;
 }
 
 static void take_failed(struct tm_run_watch *watch, int64_t at_ms, const Tmw__FailedEvent *body)
@@ -688,7 +709,7 @@ const struct tm_run_status *tm_run_watch_status(struct tm_run_watch *watch)
     set_rate(watch);
     set_left(watch);
     add_up_instances(watch);
-    s->bill_usd = fmax(s->bill_usd, watch->told_bill_usd);
+    s->bill_usd = watch->bill_settled ? watch->told_bill_usd : fmax(s->bill_usd, watch->told_bill_usd);
     return s;
 }
 

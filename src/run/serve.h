@@ -18,6 +18,7 @@ struct tm_coordinator_service {
     bool copies_shared;           /* the folder is no part of the state folder, and may be another job's: an error */
     const char *tls_folder;       /* NULL: none, loopback only */
     const char *address_file;     /* where it listens is written there; NULL: not */
+    const char *here_file;        /* and there, where this machine itself reaches it, if others are told another */
     const char *owner_dir;        /* state folder: it ends when no living process owns it; NULL: it does not check */
     const volatile int *alone;    /* set by a signal handler: the owner is gone, look at once; NULL: never */
     const volatile int *stop;     /* counted up by a signal handler: 1 stop in order, 2 at once; NULL: never */

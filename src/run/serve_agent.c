@@ -17,6 +17,7 @@ enum {
     DEATH_LIMIT_MS = 5000,
     LINGER_MS = 60000,
     TELL_MS = 60000,
+    ALL_HEAR_MS = 3000,
     OUTPUT_BYTES = 16 << 10
 };
 enum { STATUS_NOT_FOUND = 127 };
@@ -44,6 +45,7 @@ struct service {
     struct tm_notice_reader *reader;
     const struct keeper *bad; /* was refused, or its worker fails again and again, or nobody answers it; NULL: none */
     bool over;                /* the job is: workers hear it, too, and may still have something to save */
+    int64_t over_ms;          /* when the first keeper heard so */
     bool ends;
     int heard;                    /* of SIGTERM */
     int64_t contact_ms;           /* when a coordinator last had us */
@@ -135,6 +137,16 @@ static void forget_worker(struct keeper *k)
     k->worker = 0;
 }
 
+/* At the job's end only what takes no part is ended at once: the others may have a result to save. */
+static void end_worker(struct keeper *k, bool at_once)
+{
+    if (k->service->over && !at_once) return;
+    if (k->service->over)
+        tm_log(TM_LOG_INFO, "the job is over: worker %" PRIu64 ", which takes no part in it, is ended",
+               k->agent.self.id);
+    (void)k->env->process_signal_group(k->env, k->worker, SIGKILL, NULL);
+}
+
 static void carry_out(struct keeper *k)
 {
     struct service *s = k->service;
@@ -142,13 +154,16 @@ static void carry_out(struct keeper *k)
         struct tm_action action = k->out.actions[i];
         if (action.kind == TM_ACTION_SEND)
             tm_links_send(k->links, &action.to, s->given->coordinator, tm_outbox_data(&k->out, &action), action.length);
-        if (action.kind == TM_AGENT_START_WORKER && k->worker == 0) start_worker(k, action.number);
-        if (k->agent.stopped) s->over = true;
-        if (action.kind == TM_AGENT_END_WORKER && k->worker != 0 && k->incarnation == action.number && !s->over)
-            (void)k->env->process_signal_group(k->env, k->worker, SIGKILL, NULL);
-        if (action.kind == TM_AGENT_STOP) {
+        if (k->agent.stopped && !s->over) {
+            s->over = true;
+            s->over_ms = now_ms(s);
+        }
+        if (action.kind == TM_AGENT_START_WORKER && k->worker == 0 && !s->over) start_worker(k, action.number);
+        if (action.kind == TM_AGENT_END_WORKER && k->worker != 0 && k->incarnation == action.number)
+            end_worker(k, action.other != 0);
+        if (action.kind == TM_AGENT_STOP && action.number != 0) {
             s->ends = true;
-            if (action.number != 0) s->bad = k;
+            s->bad = k;
         }
     }
     tm_outbox_clear(&k->out);
@@ -177,7 +192,7 @@ static void watch_worker(struct keeper *k)
     forget_worker(k);
     tell_end(k, status);
     carry_out(k);
-    if (!k->agent.gave_up) return;
+    if (!k->agent.gave_up || k->service->over) return;
     k->service->ends = true; /* somebody else's machine may do better than this one */
     k->service->bad = k;
 }
@@ -309,9 +324,18 @@ static void end_workers(struct service *s)
     }
 }
 
+/* Each keeper hears for itself what its worker may still do: not for ever, the coordinator goes too. */
+static bool all_heard(const struct service *s)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < s->keeper_count; i++)
+        all = all && (s->keepers[i].agent.stopped || s->keepers[i].worker == 0);
+    return s->over && (all || now_ms(s) - s->over_ms > ALL_HEAR_MS);
+}
+
 static void loop(struct service *s)
 {
-    while (!s->ends) {
+    while (!s->ends && !all_heard(s)) {
         wait_for_anything(s);
         for (uint32_t i = 0; i < s->keeper_count; i++) {
             tm_links_take(s->keepers[i].links, on_message, &s->keepers[i]);

@@ -13,7 +13,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WAIT_MS = 20, TICK_MS = 50, FLUSH_MS = 1000, LAST_WORDS_MS = 3000, LAST_FILES_MS = 30000 };
+enum {
+    HOOK_MS = 100,
+    HOOK_HANDLES_MAX = 64,
+    TICK_MS = 50,
+    FLUSH_MS = 1000,
+    LAST_WORDS_MS = 3000,
+    LAST_FILES_MS = 30000
+};
 enum { OWNER_LOOK_MS = 1000 };
 
 struct service {
@@ -40,6 +47,8 @@ struct service {
     struct tm_run_tap tap;
     uint64_t durable;  /* the last event that lasts: a later one may go with the process, and its number come again */
     int64_t hooked_ms; /* when the hook was last served */
+    int64_t hook_until_ms; /* it is to be served then at the latest */
+    size_t hook_first;     /* of what is waited for, the first that is the hook's; the rest is, too */
     uint64_t hooked_sequence;
     int stop_asked; /* by the tap: 1 in order, 2 at once */
     int stopping;   /* so far */
@@ -297,11 +306,34 @@ static int tap_steer(struct tm_run_tap *tap, const struct tm_steer_order *order,
     return rc;
 }
 
-static void serve_hook(struct service *s)
+/* What whoever watches waits for ends the wait, too: it is answered at once, and nobody looks for it between. */
+static void note_hook(struct service *s, struct tm_links_waiting *waiting)
+{
+    const struct tm_run_hook *hook = &s->given->hook;
+    int handles[HOOK_HANDLES_MAX];
+    int64_t wait_ms = INT64_MAX;
+    s->hook_first = waiting->count;
+    s->hook_until_ms = s->hooked_ms + HOOK_MS;
+    if (hook->watch == NULL || s->failed != 0) return;
+    size_t count = hook->watch(hook->context, handles, HOOK_HANDLES_MAX, &wait_ms);
+    for (size_t i = 0; i < count; i++)
+        tm_links_also(waiting, handles[i]);
+    if (wait_ms < HOOK_MS) s->hook_until_ms = now_ms(s) + wait_ms;
+    if (wait_ms < waiting->timeout_ms) waiting->timeout_ms = wait_ms;
+}
+
+static bool is_called(const struct service *s, const struct tm_links_waiting *waiting)
+{
+    for (size_t i = s->hook_first; i < waiting->count; i++)
+        if (waiting->watches[i].ready != 0) return true;
+    return now_ms(s) >= s->hook_until_ms;
+}
+
+static void serve_hook(struct service *s, const struct tm_links_waiting *waiting)
 {
     const struct tm_run_hook *hook = &s->given->hook;
     bool news = s->tap.sequence != s->hooked_sequence;
-    if (hook->serve == NULL || s->failed != 0 || (!news && now_ms(s) - s->hooked_ms < WAIT_MS)) return;
+    if (hook->serve == NULL || s->failed != 0 || (!news && !is_called(s, waiting))) return;
     s->hooked_ms = now_ms(s);
     s->hooked_sequence = s->tap.sequence;
     hook->serve(hook->context, &s->tap);
@@ -332,17 +364,36 @@ static void find_address(const struct service *s, char out[TM_ADDRESS_MAX])
         (void)snprintf(out, TM_ADDRESS_MAX, "%s", bound);
 }
 
+/* Where this machine finds us: what others are told may be an address that only they reach, before a NAT. */
+static void find_here(const struct service *s, char out[TM_ADDRESS_MAX])
+{
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    const char *bound = tm_links_address(s->links);
+    (void)snprintf(out, TM_ADDRESS_MAX, "%s", bound);
+    if (tm_address_split(bound, host, port, NULL) == 0 && tm_host_is_any(host))
+        tm_address_join("127.0.0.1", port, out); /* [::] has it, too */
+}
+
 /* Mostly the file says so already, from the one before us. */
-static void tell_address(struct service *s)
+static int write_address(struct service *s, const char *file, const char *address)
 {
     struct tm_text text;
-    char address[TM_ADDRESS_MAX];
-    find_address(s, address);
     tm_text_init(&text, TM_ADDRESS_MAX);
-    bool same = s->env->file_read(s->env, s->given->address_file, &text, NULL) == 0 &&
-                strcmp(tm_text_string(&text), address) == 0;
+    bool same = s->env->file_read(s->env, file, &text, NULL) == 0 && strcmp(tm_text_string(&text), address) == 0;
     tm_text_deinit(&text);
-    int rc = same ? 0 : s->env->file_write_private(s->env, s->given->address_file, address, strlen(address), &s->error);
+    return same ? 0 : s->env->file_write_private(s->env, file, address, strlen(address), &s->error);
+}
+
+static void tell_address(struct service *s)
+{
+    char address[TM_ADDRESS_MAX];
+    char here[TM_ADDRESS_MAX];
+    int rc = 0;
+    find_address(s, address);
+    find_here(s, here);
+    if (s->given->here_file != NULL && strcmp(address, here) != 0) rc = write_address(s, s->given->here_file, here);
+    if (rc == 0) rc = write_address(s, s->given->address_file, address);
     if (is_full(rc) && !s->untold) tm_log(TM_LOG_WARN, "%s; retrying: free some disk space", s->error.text);
     s->untold = is_full(rc);
     if (rc != 0 && !s->untold) s->failed = rc;
@@ -438,7 +489,8 @@ static bool ends(struct service *s)
     if (s->done_ms < 0) return false;
     bool waits = s->stopping < 2 && tm_manifest_keeper__waits(s->keeper); /* who reads the result? */
     if (waits && now_ms(s) - s->done_ms <= LAST_FILES_MS) return false;
-    bool all_gone = tm_coordinator_look(s->coordinator).workers == 0;
+    struct tm_coordinator_view view = tm_coordinator_look(s->coordinator);
+    bool all_gone = view.workers == 0 && view.agents_untold == 0;
     return now_ms(s) - s->done_ms > (all_gone ? 500 : LAST_WORDS_MS);
 }
 
@@ -451,7 +503,8 @@ static void loop(struct service *s)
     tm_coordinator_begin(s->coordinator, now_ms(s), s->env->now_ms(s->env), &s->out);
     carry_out(s);
     while (!ends(s)) {
-        tm_links_note(s->links, WAIT_MS, &waiting);
+        tm_links_note(s->links, TICK_MS, &waiting);
+        note_hook(s, &waiting);
         tm_links_wait(s->links, &waiting);
         heed_record(s);
         tm_links_take_ready(s->links, &waiting, on_message, s);
@@ -469,7 +522,7 @@ static void loop(struct service *s)
             if (s->untold) tell_address(s);
             if (s->failed == 0) s->failed = tm_manifest_keeper__status(s->keeper, &s->error);
         }
-        serve_hook(s);
+        serve_hook(s, &waiting);
         heed_stop(s);
     }
 }

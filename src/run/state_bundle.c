@@ -74,7 +74,9 @@ static int pack_one(struct packing *p, const char *name, struct tm_error *e)
     bool there = false;
     tm_text_init(&text, TM_BUNDLE_BYTES_MAX);
     int rc = read_file(p, name, &text, &there, e);
-    if (rc == 0 && there) put_file(p->out, name, tm_text_string(&text), text.length);
+    size_t length = text.length;
+    if (strcmp(name, "token") == 0) length = strcspn(tm_text_string(&text), "-"); /* the secret half stays here */
+    if (rc == 0 && there) put_file(p->out, name, tm_text_string(&text), length);
     tm_text_deinit(&text);
     return rc;
 }

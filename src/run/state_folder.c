@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { FILE_BYTES_MAX = 64 << 10, NAME_ROOM = 64, JOB_DIGITS = 16, SECRET_DIGITS = 32 };
@@ -100,14 +101,28 @@ int tm_token_read(struct tm_env *env, const char *path, char out[TM_STATE_TOKEN_
     return 0;
 }
 
+/* As books have it (state_bundle.h): who goes on with the run elsewhere makes a secret of its own. */
+static bool is_job_alone(const char *token, uint64_t *out_job)
+{
+    char *end = NULL;
+    if (strlen(token) != 16 || strspn(token, "0123456789abcdef") != 16) return false;
+    *out_job = strtoull(token, &end, 16);
+    return true;
+}
+
 int tm_state_token(struct tm_env *env, const char *dir, char out[TM_STATE_TOKEN_MAX], struct tm_error *e)
 {
     char path[TM_STATE_PATH_MAX];
     char token[TM_STATE_TOKEN_MAX];
     tm_state_path(dir, TM_STATE_TOKEN, path);
-    if (env->file_exists(env, path)) return tm_token_read(env, path, out, e);
-    (void)snprintf(token, sizeof token, "%016" PRIx64 "-%016" PRIx64 "%016" PRIx64, env->random_u64(env) | 1,
-                   env->random_u64(env), env->random_u64(env));
+    uint64_t job = env->random_u64(env) | 1;
+    if (env->file_exists(env, path)) {
+        int rc = read_line(env, path, token, sizeof token, e);
+        if (rc != 0) return rc;
+        if (!is_job_alone(token, &job)) return tm_token_read(env, path, out, e);
+    }
+    (void)snprintf(token, sizeof token, "%016" PRIx64 "-%016" PRIx64 "%016" PRIx64, job, env->random_u64(env),
+                   env->random_u64(env));
     int rc = tm_state_write(env, dir, TM_STATE_TOKEN, token, e);
     if (rc == 0) memcpy(out, token, sizeof token);
     return rc;

@@ -29,6 +29,7 @@ enum { TM_STATE_PATH_MAX = 4096, TM_STATE_TOKEN_MAX = 128, TM_STATE_MARK_MAX = 6
     X(RUN, "run.yaml")                                                                                                 \
     X(TOKEN, "token")                                                                                                  \
     X(ADDRESS, "address")                                                                                              \
+    X(ADDRESS_HERE, "address.here")                                                                                    \
     X(API, "api")                                                                                                      \
     X(OFFICE, "office")                                                                                                \
     X(RECORD, "record")                                                                                                \

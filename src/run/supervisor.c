@@ -219,6 +219,8 @@ int tm_supervisor_create(struct tm_env *env, const struct tm_supervisor_options 
     s->handle = -1;
     tm_state_path(options->driver.dir, TM_STATE_ADDRESS, path); /* of an earlier coordinator */
     int rc = env->file_remove(env, path, e);
+    tm_state_path(options->driver.dir, TM_STATE_ADDRESS_HERE, path);
+    if (rc == 0) rc = env->file_remove(env, path, e);
     log_path(s, path);
     if (rc == 0) rc = env->file_write_private(env, path, "", 0, e); /* makes the folder, too */
     if (rc == 0) rc = tm_cloud_driver__create(env, &options->driver, &s->driver, e);

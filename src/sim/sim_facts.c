@@ -224,6 +224,8 @@ static void show_limits(const struct tm_sim__run *run, struct tm_facts_limits *l
     const struct tm_sim_options *options = run->options;
     *limits = (struct tm_facts_limits){.workers_min = options->workers_min,
                                        .workers_max = run->workers_max,
+                                       .workers_each = options->workers_each,
+                                       .rent = options->rent,
                                        .anchors = run->info->on_demand || run->info->free ? 0 : options->anchors,
                                        .anchors_train = options->anchors_train,
                                        .has_deadline = options->deadline_s > 0 && options->samples_total > 0 &&

@@ -155,6 +155,27 @@ static void group_rates(const struct tm_sim__run *run, double rates[TM_POOLS_MAX
     }
 }
 
+/* Bounds pay nothing for links. */
+static const struct tm_far *far_of(const struct tm_sim__run *run)
+{
+    static const struct tm_far nothing = {0};
+    return run->info->choice == TM_CHOICE_BOUND ? &nothing : &run->options->pools->far;
+}
+
+/* That those who train are in. */
+static int regions_of(const struct tm_sim__run *run)
+{
+    bool seen[TM_POOLS_MAX] = {false};
+    int regions = 0;
+    for (int i = 0; i < run->pools->count; i++) {
+        const struct tm_sim__pool *pool = &run->pools->list[i];
+        if (pool->is->group != run->pools->group || pool->here == 0 || seen[pool->is->region]) continue;
+        seen[pool->is->region] = true;
+        regions++;
+    }
+    return regions;
+}
+
 void tm_sim__pools_speed(struct tm_sim__run *run, int layout)
 {
     struct kinds kinds = {.sum = 0};
@@ -162,7 +183,23 @@ void tm_sim__pools_speed(struct tm_sim__run *run, int layout)
         const struct tm_sim__pool *pool = &run->pools->list[i];
         add_kind(&kinds, i, pool->is->group == run->pools->group ? pool->here : 0, pool->is->speed);
     }
-    run->group_speed = tm_layout_mixed(run->job->layouts, layout, kinds.counts, kinds.speeds, run->pools->count);
+    double speed = tm_layout_mixed(run->job->layouts, layout, kinds.counts, kinds.speeds, run->pools->count);
+    double rate = run->job->layouts->list[layout].samples_per_s * speed;
+    run->group_speed = rate > 0 ? speed * tm_far_rate(far_of(run), rate, regions_of(run)) / rate : speed;
+}
+
+void tm_sim__pools_traffic(struct tm_sim__run *run, double samples)
+{
+    struct tm_sim__pools *pools = run->pools;
+    double usd = samples * tm_far_usd(far_of(run), regions_of(run));
+    int biggest = -1;
+    for (int i = 0; usd > 0 && i < pools->count; i++)
+        if (pools->list[i].is->group == pools->group &&
+            (biggest < 0 || pools->list[i].here > pools->list[biggest].here))
+            biggest = i;
+    if (biggest < 0) return;
+    run->out->bill_usd += usd;
+    run->out->pools[biggest].bill_usd += usd;
 }
 
 /* The least that a move takes: a restart in whatever layout restarts soonest. */
@@ -288,10 +325,12 @@ int tm_sim__pools_begin(struct tm_sim__run *run, struct tm_error *e)
     struct tm_sim__pools *pools = run->pools = tm_calloc(1, sizeof *pools);
     if (pools == NULL) return tm_error_nomem(e);
     pools->count = given->count;
+    pools->all = run->info->free ? given->count : given->count + given->keeper_count;
     pools->group = -1;
-    for (int i = 0; i < given->count; i++) {
+    for (int i = 0; i < pools->all; i++) {
         pools->list[i] = (struct tm_sim__pool){.is = &given->list[i], .price_usd_h = given->list[i].price_usd_h};
-        if (given->list[i].group >= pools->group_count) pools->group_count = given->list[i].group + 1;
+        if (i < given->count && given->list[i].group >= pools->group_count)
+            pools->group_count = given->list[i].group + 1;
     }
     pools->move_s = least_move_s(run);
     if (run->info->choice == TM_CHOICE_BOUND) return plan_bound(run, e);
@@ -325,6 +364,9 @@ static void meet(struct tm_sim__run *run, int *lost, int *arrived, int *spot)
         *arrived += trains ? come : 0;
         *spot += trains && pool->is->market == TM_POOL_SPOT ? pool->here : 0;
     }
+    run->anchored = false;
+    for (int i = pools->count; i < pools->all; i++) /* their address must be told to all */
+        run->anchored = arrive(&pools->list[i], run->now_s) > 0 || run->anchored;
     run->used.notice_s = isinf(notice_s) ? run->used.notice_s : notice_s;
     int spared = least_of(taken, pools->spares);
     pools->spares -= spared;
@@ -377,13 +419,15 @@ void tm_sim__pools_show(struct tm_sim__run *run, struct tm_facts *facts)
     facts->group = pools->group;
     facts->spares = pools->spares;
     facts->move_usd = run->options->pools->move_usd;
+    facts->far = run->options->pools->far;
     facts->pool_count = pools->count;
-    for (int i = 0; i < pools->count; i++) {
+    facts->keeper_count = pools->all - pools->count;
+    for (int i = 0; i < pools->all; i++) {
         const struct tm_sim__pool *pool = &pools->list[i];
         int ordered = ordered_in(pool), room = capacity_of(pool->is, pool->in_trace) - pool->here - ordered;
         pools->list[i].leaving = leaving_in(pool, run->now_s);
         facts->pools[i] = (struct tm_pool){.market = pool->is->market,
-                                           .role = TM_POOL_TRAINS,
+                                           .role = i < pools->count ? TM_POOL_TRAINS : TM_POOL_KEEPS_COPIES,
                                            .zone = i,
                                            .price_usd_h = pool->price_usd_h,
                                            .here = pool->here - pool->leaving,
@@ -392,6 +436,7 @@ void tm_sim__pools_show(struct tm_sim__run *run, struct tm_facts *facts)
                                            .offered = room > 0 ? room : 0,
                                            .start_s = pool->is->start_s,
                                            .group = pool->is->group,
+                                           .region = pool->is->region,
                                            .lost = pool->lost,
                                            .refused = pool->refused,
                                            .speed = pool->is->speed};
@@ -407,14 +452,15 @@ static int follow(struct tm_sim__run *run, const struct tm_decision *decision)
 {
     struct tm_sim__pools *pools = run->pools;
     int released = 0;
-    for (int i = 0; i < pools->count; i++) {
+    for (int i = 0; i < pools->all; i++) {
         struct tm_sim__pool *pool = &pools->list[i];
+        bool trains = i < pools->count;
         int ours = pool->here + ordered_in(pool), wanted = decision->want[i];
-        if (pool->is->group == decision->group) wanted += pool->leaving; /* paid, and used to their end */
+        if (trains && pool->is->group == decision->group) wanted += pool->leaving; /* paid, and used to their end */
         pool->refused = 0;
         if (ours > wanted) {
             int gone = take_away(pool, ours - wanted);
-            if (pool->is->group == pools->group) released += gone;
+            if (trains && pool->is->group == pools->group) released += gone;
         } else if (wanted > ours) {
             int room = capacity_of(pool->is, pool->in_trace) - ours, given = wanted - ours;
             if (given > room) given = room > 0 ? room : 0;
@@ -455,17 +501,20 @@ void tm_sim__pools_carry_out(struct tm_sim__run *run, const struct tm_decision *
     run->now.lost += pools->given_up;
     pools->trained = run->now.after;
     pools->spares = here - run->now.after;
+    int region = biggest >= 0 ? pools->list[biggest].is->region : -1;
     if (pools->moved && biggest >= 0 && !run->info->free) {
-        run->out->bill_usd += run->options->pools->move_usd;
-        run->out->pools[biggest].bill_usd += run->options->pools->move_usd;
+        double usd = region != pools->region ? run->options->pools->move_usd : 0; /* not to another type beside */
+        run->out->bill_usd += usd;
+        run->out->pools[biggest].bill_usd += usd;
         run->out->moves++;
     }
+    if (biggest >= 0) pools->region = region;
 }
 
 double tm_sim__pools_next_s(const struct tm_sim__run *run)
 {
     double next_s = INFINITY;
-    for (int i = 0; i < run->pools->count; i++)
+    for (int i = 0; i < run->pools->all; i++)
         for (int k = 0; k < run->pools->list[i].order_count; k++)
             next_s = fmin(next_s, run->pools->list[i].orders[k].ready_s);
     return next_s;
@@ -474,7 +523,7 @@ double tm_sim__pools_next_s(const struct tm_sim__run *run)
 void tm_sim__pools_bill(struct tm_sim__run *run, double hours)
 {
     struct tm_sim_result *out = run->out;
-    for (int i = 0; i < run->pools->count; i++) {
+    for (int i = 0; i < run->pools->all; i++) {
         const struct tm_sim__pool *pool = &run->pools->list[i];
         double instance_hours = hours * (pool->here + ordered_in(pool));
         double usd = isnan(pool->price_usd_h) ? 0 : instance_hours * pool->price_usd_h;
@@ -502,16 +551,22 @@ static int simulate_one(struct tm_env *env, const struct tm_sim_job *job, const 
                         const struct tm_policy_info *info, const struct tm_sim_options *options, int number,
                         struct tm_sim_result *out, struct tm_sim_log *log, struct tm_error *e)
 {
-    struct tm_sim_pool pool = options->pools->list[number];
-    struct tm_sim_pools alone = {.list = &pool, .count = 1};
+    const struct tm_sim_pools *all = options->pools;
+    struct tm_sim_pool list[TM_POOLS_MAX];
+    struct tm_sim_pools alone = {.list = list, .count = 1, .keeper_count = all->keeper_count};
     struct tm_sim_options asked = *options;
-    pool.group = 0;
+    struct tm_sim_pool_bill bills[TM_POOLS_MAX] = {0};
+    list[0] = all->list[number];
+    list[0].group = 0;
+    for (int i = 0; i < all->keeper_count; i++)
+        list[1 + i] = all->list[all->count + i];
     asked.pools = &alone;
     int rc = tm_simulate(env, job, trace, info, &asked, out, log, e);
     if (rc != 0) return rc;
-    struct tm_sim_pool_bill bill = out->pools[0];
-    out->pools[0] = (struct tm_sim_pool_bill){0};
-    out->pools[number] = bill;
+    bills[number] = out->pools[0];
+    for (int i = 0; i < all->keeper_count; i++)
+        bills[all->count + i] = out->pools[1 + i];
+    memcpy(out->pools, bills, sizeof bills);
     return 0;
 }
 

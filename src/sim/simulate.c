@@ -214,8 +214,10 @@ static int live_through(struct tm_sim__run *run, size_t moment, const struct tm_
     enum tm_sim_cause cause = run->cause = cause_of(run, decision, first, to, pause_s);
     count_pause(&out->pauses, cause, pause_s, run->now.duration_s);
     double samples = speed * work_s - again;
+    double before = out->samples;
     finish(run, speed, pause_s, again);
     if (isnan(out->finished_at_s)) out->samples += samples;
+    if (run->pools != NULL) tm_sim__pools_traffic(run, fmax(0, out->samples - before + again));
     run->worked_s += work_s;
     run->trained = work_s > 0;
     run->pace = decision->pace;
@@ -480,11 +482,23 @@ static void pay_the_end(struct tm_sim__run *run)
                  run->options->on_demand_usd_h * on_demand + tm_sim__keeper_usd_h(run->options) * run->keeping);
 }
 
+/* What was counted are workers. */
+static void count_instances(struct tm_sim__run *run)
+{
+    struct tm_sim_result *out = run->out;
+    double each = run->options->workers_each > 1 ? run->options->workers_each : 1;
+    out->instance_hours /= each;
+    out->on_demand_hours /= each;
+    for (int i = 0; i < TM_POOLS_MAX; i++)
+        out->pools[i].instance_hours /= each;
+}
+
 static void sum_up(struct tm_sim__run *run)
 {
     struct tm_sim_result *out = run->out;
     train_to_the_end(run);
     pay_the_end(run);
+    count_instances(run);
     out->wall_s = (double)(run->options->to_ms - run->options->from_ms) / 1000;
     double until_s = out->wall_s;
     if (!isnan(out->stopped_at_s)) until_s = out->stopped_at_s;

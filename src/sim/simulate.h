@@ -16,6 +16,7 @@ struct tm_sim_pool {
     const char *name;
     enum tm_pool_market market;
     int group;                    /* pools of one group can train together; from 0 on */
+    int region;                   /* a number for each */
     const struct tm_trace *trace; /* NULL: there are always as many as the limit */
     int64_t from_ms;              /* of the trace, where the job begins; its history before is known */
     int limit;
@@ -28,7 +29,10 @@ struct tm_sim_pool {
 struct tm_sim_pools {
     const struct tm_sim_pool *list; /* at most TM_POOLS_MAX */
     int count;
-    double move_usd; /* of a move of the whole job to another group */
+    int keeper_count;  /* so many more behind them, whose instances only keep copies */
+    int workers_each;  /* tm_sim_options.workers_each */
+    double move_usd;   /* of a move of the whole job to another group */
+    struct tm_far far; /* where those that train are in several regions */
 };
 
 struct tm_sim_pool_bill {
@@ -45,18 +49,20 @@ struct tm_sim_options {
     uint64_t seed;
     double spot_usd_h; /* where the trace has no prices */
     double on_demand_usd_h;
-    double samples_total; /* of the job; 0: trains to the end of the trace */
-    double deadline_s;    /* 0: none */
-    double keeper_usd_h;  /* of an anchor that does not train; 0: on_demand_usd_h */
-    double beside_usd_h;  /* of instances that only keep copies and are billed apart, as long as the job runs */
-    bool buys_nothing;    /* the deadline only counts: no on-demand instances are bought for it */
-    double budget_usd;    /* 0: none; the job stops when it is used up */
-    int anchors;          /* on-demand instances that hold copies, paid from their grant; 0: none */
-    bool anchors_train;   /* they train too, in place of spot ones; else they come on top */
-    int workers_min;      /* that train; below it the job waits */
-    int workers_max;      /* that train; 0: as many as layouts were made for */
-    bool live;            /* decides as a run does: tm_policy_options.live */
-    const int *forecasts; /* given instead of the policy's own, horizon numbers for each tick; NULL: none (tests) */
+    double samples_total;    /* of the job; 0: trains to the end of the trace */
+    double deadline_s;       /* 0: none */
+    double keeper_usd_h;     /* of an anchor that does not train; 0: on_demand_usd_h */
+    double beside_usd_h;     /* of instances that only keep copies and are billed apart, as long as the job runs */
+    bool buys_nothing;       /* the deadline only counts: no on-demand instances are bought for it */
+    double budget_usd;       /* 0: none; the job stops when it is used up */
+    int anchors;             /* on-demand instances that hold copies, paid from their grant; 0: none */
+    bool anchors_train;      /* they train too, in place of spot ones; else they come on top */
+    int workers_min;         /* that train; below it the job waits */
+    int workers_max;         /* that train; 0: as many as layouts were made for */
+    int workers_each;        /* of an instance: all counts, of traces, too, are of workers then; 0: 1 */
+    enum tm_fleet_rent rent; /* tm_facts_limits.rent */
+    bool live;               /* decides as a run does: tm_policy_options.live */
+    const int *forecasts;    /* given instead of the policy's own, horizon numbers for each tick; NULL: none (tests) */
     size_t forecast_count;
     enum tm_breadth breadth; /* of our policy */
     /* Pools to choose from; the trace is then only a list of the times at which something happens in theirs. NULL: the

@@ -33,8 +33,10 @@ struct tm_sim__pool {
 struct tm_sim__pools {
     struct tm_sim__pool list[TM_POOLS_MAX];
     int count;
+    int all; /* with those of keepers, which come behind */
     int group_count;
     int group;           /* that trains; -1: none so far */
+    int region;          /* where it is */
     int trained;         /* instances that did, before this moment */
     int spares;          /* beside them in their group: more than the job can use, until their notice has run out */
     int given_up;        /* of those that this moment takes from the job, the ones that nobody preempted */
@@ -130,6 +132,8 @@ void tm_sim__pools_meet(struct tm_sim__run *run, size_t moment);
 void tm_sim__pools_show(struct tm_sim__run *run, struct tm_facts *facts);
 void tm_sim__pools_carry_out(struct tm_sim__run *run, const struct tm_decision *decision);
 void tm_sim__pools_bill(struct tm_sim__run *run, double hours);
+/* Of so many samples, where those that train are in several regions. */
+void tm_sim__pools_traffic(struct tm_sim__run *run, double samples);
 /* How fast the instances that train are in a layout, over what it says. */
 void tm_sim__pools_speed(struct tm_sim__run *run, int layout);
 /* When the next instances are ready. */

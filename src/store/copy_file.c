@@ -144,8 +144,11 @@ static int first_piece(struct reading *r, const void *data, size_t length, struc
 {
     if (length < HEAD_BYTES) return tm_error_set(e, TM_EINPUT, "not a copy: only %zu bytes", length);
     int rc = tm_copy_file__head(data, &r->name, e);
-    if (rc == 0 && r->name.size != r->size) rc = wrong_length(&r->name, tm_copy_file_length(r->size), e);
-    return rc;
+    if (rc != 0 || r->name.size == r->size) return rc;
+    return tm_error_set(e, TM_EINPUT,
+                        "copy of layer %" PRIu32 ": it has %" PRIu64 " bytes, the layer here has %zu: was the model or "
+                        "its optimizer changed since it was made?",
+                        r->name.layer, r->name.size, r->size);
 }
 
 static int on_piece(void *context, const void *data, size_t length, struct tm_error *e)

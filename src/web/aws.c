@@ -40,8 +40,8 @@ static int find_region(struct tm_env *env, const char *given, char out[64], stru
 {
     const char *found = given;
     char of_profile[64] = "";
-    char of_tape[64];
-    tm_tape__region(of_tape);
+    char of_tape[TM_TAPE_NOTE_MAX];
+    tm_tape__noted(TM_TAPE_REGION, of_tape);
     if (found == NULL) found = set_variable(env, "AWS_REGION");
     if (found == NULL) found = set_variable(env, "AWS_DEFAULT_REGION");
     if (found == NULL && of_tape[0] != '\0') found = of_tape;
@@ -54,7 +54,7 @@ static int find_region(struct tm_env *env, const char *given, char out[64], stru
         return tm_error_set(e, TM_EINPUT,
                             "no AWS region: set AWS_REGION (for example AWS_REGION=us-east-1), or run `aws configure`");
     if (!is_region(found)) return tm_error_set(e, TM_EINPUT, "%.60s: not the name of an AWS region", found);
-    (void)snprintf(out, 64, "%s", found);
+    (void)snprintf(out, 64, "%.63s", found);
     return 0;
 }
 
@@ -62,6 +62,7 @@ static int find_region(struct tm_env *env, const char *given, char out[64], stru
 static const char *find_endpoint(const struct tm_aws *aws, const char *service)
 {
     char name[64];
+    if (strcmp(service, "servicequotas") == 0) service = "service_quotas"; /* AWS's tools write its two words apart */
     (void)snprintf(name, sizeof name, "AWS_ENDPOINT_URL_%s", service);
     for (char *at = name; *at != '\0'; at++)
         if (*at >= 'a' && *at <= 'z') *at = (char)(*at - 'a' + 'A');
@@ -181,21 +182,14 @@ static bool again(void *context, const struct tm_web_answer *answer)
                                          "AuthFailure",          "RequestInTheFuture", NULL};
     static const char *const ended[] = {"ExpiredToken", "ExpiredTokenException", "RequestExpired",
                                         "TokenRefreshRequired", NULL};
-    static const int64_t skew_ms = 60000;
     struct tm_aws_request *r = context;
     struct tm_aws *aws = r->aws;
     struct tm_aws_refusal refusal;
     if (tm_aws_refusal(answer, &refusal, NULL) != 0) return false;
     if (is_any(refusal.code, wait)) return true;
     if (is_any(refusal.code, skewed) && !r->clock_set && answer->date_ms > 0) {
-        int64_t ahead = answer->date_ms - aws->env->now_ms(aws->env);
-        int64_t off = ahead - atomic_load(&aws->ahead_ms);
         r->clock_set = true;
-        if (off > skew_ms || off < -skew_ms) {
-            tm_debug(TM_DEBUG_WEB, "the service's clock is %lld s ahead of ours", (long long)(ahead / 1000));
-            atomic_store(&aws->ahead_ms, ahead);
-            return true;
-        }
+        if (tm_web__set_clock(aws->env, answer, &aws->ahead_ms)) return true;
     }
     if (is_any(refusal.code, ended) && !r->renewed) {
         r->renewed = true;
@@ -267,7 +261,7 @@ int tm_aws_create(struct tm_env *env, const char *region, struct tm_aws **out, s
         tm_aws_destroy(aws);
         return rc;
     }
-    tm_tape__note_region(aws->region);
+    tm_tape__note(TM_TAPE_REGION, aws->region);
     *out = aws;
     return 0;
 }

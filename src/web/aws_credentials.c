@@ -4,11 +4,11 @@
 #include "base/calendar.h"
 #include "base/doc.h"
 #include "base/log.h"
+#include "web/renewal.h"
 #include "web/tape.h"
 
 #include <assert.h>
 #include <openssl/crypto.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static const int64_t renew_before_ms = 15 * 60000;
 
 struct tm_aws_credentials {
     struct tm_env *env;
-    pthread_mutex_t lock;
+    struct tm_renewal renewal; /* with its lock: all that follows */
     bool known;
     bool doubted;
     struct tm_aws_keys keys;
@@ -105,54 +105,85 @@ static int find(struct tm_env *env, struct tm_aws_keys *out, char source[256], s
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "AWS credentials");
 }
 
-/* With the lock. */
-static int renew(struct tm_aws_credentials *c, int64_t now_ms, struct tm_error *e)
+/* With the lock. Those that last longer are kept: a service may give the same again, or a slow one older ones. */
+static void keep(struct tm_aws_credentials *c, const struct tm_aws_keys *keys, const char *source)
 {
-    struct tm_aws_keys keys = {.ends_ms = INT64_MAX};
-    char source[256] = "";
-    struct tm_error own;
-    int rc = find(c->env, &keys, source, &own);
-    if (rc == 0 && keys.ends_ms <= now_ms)
-        rc = tm_error_set(&own, TM_EINPUT, "AWS credentials: those of %s have ended; log in again", source);
-    if (rc == 0) {
-        c->keys = keys;
-        c->known = true;
-        c->doubted = false;
-        (void)snprintf(c->source, sizeof c->source, "%s", source);
-    }
+    if (c->known && !c->doubted && keys->ends_ms < c->keys.ends_ms) return;
+    bool same = c->known && keys->ends_ms == c->keys.ends_ms && strcmp(keys->id, c->keys.id) == 0;
+    c->keys = *keys;
+    c->known = true;
+    c->doubted = false;
+    (void)snprintf(c->source, sizeof c->source, "%s", source);
+    if (!same) tm_renewal__got(&c->renewal);
+}
+
+static int ask(struct tm_aws_credentials *c, struct tm_aws_keys *out, char source[256], struct tm_error *e)
+{
+    *out = (struct tm_aws_keys){.ends_ms = INT64_MAX};
+    source[0] = '\0';
+    int rc = find(c->env, out, source, e);
+    if (rc == 0 && out->ends_ms <= c->env->now_ms(c->env))
+        rc = tm_error_set(e, TM_EINPUT, "AWS credentials: those of %s have ended; log in again", source);
+    return rc;
+}
+
+/* By a thread, while the old ones are good. */
+static void ask_beside(void *context)
+{
+    struct tm_aws_credentials *c = context;
+    struct tm_aws_keys keys;
+    char source[256];
+    struct tm_error e = {.text = ""};
+    int rc = ask(c, &keys, source, &e);
+    (void)pthread_mutex_lock(&c->renewal.lock);
+    if (rc == 0) keep(c, &keys, source);
+    (void)pthread_mutex_unlock(&c->renewal.lock);
     tm_aws_keys__clear(&keys);
-    if (rc == 0) return 0;
-    if (c->known && !c->doubted && c->keys.ends_ms > now_ms) {
-        tm_log(TM_LOG_WARN, "%s; the old ones are still good", own.text);
-        return 0;
-    }
-    if (e != NULL) *e = own;
+    if (rc != 0) tm_log(TM_LOG_WARN, "%s; the old ones are still good", e.text);
+}
+
+static bool is_good(const struct tm_aws_credentials *c)
+{
+    return c->known && !c->doubted && tm_renewal__is_good(&c->renewal, c->keys.ends_ms);
+}
+
+/* With the lock, waiting: there are none that are good. */
+static int renew(struct tm_aws_credentials *c, struct tm_error *e)
+{
+    struct tm_aws_keys keys;
+    char source[256];
+    if (tm_renewal__await(&c->renewal) && is_good(c)) return 0;
+    int rc = ask(c, &keys, source, e);
+    if (rc == 0) keep(c, &keys, source);
+    tm_aws_keys__clear(&keys);
     return rc;
 }
 
 int tm_aws_credentials__get(struct tm_aws_credentials *c, struct tm_aws_keys *out, struct tm_error *e)
 {
-    int64_t now_ms = c->env->now_ms(c->env);
-    (void)pthread_mutex_lock(&c->lock);
-    bool good = c->known && !c->doubted && (c->keys.ends_ms == INT64_MAX || c->keys.ends_ms - now_ms > renew_before_ms);
-    int rc = good ? 0 : renew(c, now_ms, e);
+    int rc = 0;
+    (void)pthread_mutex_lock(&c->renewal.lock);
+    if (is_good(c))
+        tm_renewal__refresh(&c->renewal, c->keys.ends_ms, renew_before_ms);
+    else
+        rc = renew(c, e);
     if (rc == 0) *out = c->keys;
-    (void)pthread_mutex_unlock(&c->lock);
+    (void)pthread_mutex_unlock(&c->renewal.lock);
     return rc;
 }
 
 void tm_aws_credentials__doubt(struct tm_aws_credentials *c)
 {
-    (void)pthread_mutex_lock(&c->lock);
+    (void)pthread_mutex_lock(&c->renewal.lock);
     c->doubted = true;
-    (void)pthread_mutex_unlock(&c->lock);
+    (void)pthread_mutex_unlock(&c->renewal.lock);
 }
 
 void tm_aws_credentials__source(struct tm_aws_credentials *c, char out[256])
 {
-    (void)pthread_mutex_lock(&c->lock);
+    (void)pthread_mutex_lock(&c->renewal.lock);
     (void)snprintf(out, 256, "%s", c->source);
-    (void)pthread_mutex_unlock(&c->lock);
+    (void)pthread_mutex_unlock(&c->renewal.lock);
 }
 
 int tm_aws_credentials__create(struct tm_env *env, struct tm_aws_credentials **out, struct tm_error *e)
@@ -161,7 +192,7 @@ int tm_aws_credentials__create(struct tm_env *env, struct tm_aws_credentials **o
     struct tm_aws_credentials *c = tm_calloc(1, sizeof *c);
     if (c == NULL) return tm_error_nomem(e);
     c->env = env;
-    (void)pthread_mutex_init(&c->lock, NULL);
+    tm_renewal__init(&c->renewal, env, ask_beside, c);
     *out = c;
     return 0;
 }
@@ -169,7 +200,7 @@ int tm_aws_credentials__create(struct tm_env *env, struct tm_aws_credentials **o
 void tm_aws_credentials__destroy(struct tm_aws_credentials *c)
 {
     if (c == NULL) return;
-    (void)pthread_mutex_destroy(&c->lock);
+    tm_renewal__deinit(&c->renewal);
     tm_aws_keys__clear(&c->keys);
     tm_free(c);
 }

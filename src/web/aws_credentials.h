@@ -7,8 +7,9 @@
  * AWS_CONTAINER_AUTHORIZATION_TOKEN(_FILE)
  *   4. the instance's role by IMDSv2, unless AWS_EC2_METADATA_DISABLED is "true"
  *
- * Those that end are asked for again 15 minutes before; while the old ones are good, failing to is no error. They are
- * kept in memory only, and never printed. Any thread; a call may wait for a service. */
+ * Those that end are asked for again 15 minutes before (or at half of their life), beside whoever asks, and not more
+ * than once a minute; while the old ones are good, failing to is no error. They are kept in memory only, and never
+ * printed. Any thread; only a call without good ones waits for a service. */
 #ifndef TM_WEB_AWS_CREDENTIALS_H
 #define TM_WEB_AWS_CREDENTIALS_H
 

@@ -18,6 +18,7 @@ enum { KEY_MAX = 128, PAIRS = 16 };
 
 struct tm_azure {
     struct tm_env *env;
+    _Atomic int64_t ahead_ms; /* the service's clock is so much ahead of ours */
     char account[64];
     char endpoint[512]; /* "https://HOST", or "http://HOST:PORT/ACCOUNT" */
     unsigned char key[KEY_MAX];
@@ -199,7 +200,7 @@ static int prepare(void *context, struct tm_text *url, struct tm_text *headers, 
     struct tm_text path;
     struct tm tm;
     char time[40];
-    time_t now = (time_t)(azure->env->now_ms(azure->env) / 1000);
+    time_t now = (time_t)((azure->env->now_ms(azure->env) + atomic_load(&azure->ahead_ms)) / 1000);
     (void)gmtime_r(&now, &tm);
     (void)strftime(time, sizeof time, "%a, %d %b %Y %H:%M:%S GMT", &tm);
     tm_text_init(&path, 4096);
@@ -220,10 +221,12 @@ static int prepare(void *context, struct tm_text *url, struct tm_text *headers, 
     return rc;
 }
 
-/* A token may have ended before its time. */
+/* A token may have ended before its time; and a signature holds the time. */
 static bool again(void *context, const struct tm_web_answer *answer)
 {
     struct tm_azure_request *r = context;
+    if (answer->status == 403 && r->azure->key_length > 0)
+        return tm_web__set_clock(r->azure->env, answer, &r->azure->ahead_ms);
     if (answer->status != 401 || r->renewed || r->azure->key_length > 0 || r->azure->sas[0] != '\0') return false;
     r->renewed = true;
     tm_azure_identity__forget(&r->azure->identity);
@@ -285,7 +288,7 @@ int tm_azure_url(const struct tm_azure *azure, const char *method, const char *p
     struct tm tm;
     char until[40];
     const char *permission = strcmp(method, "PUT") == 0 ? "cw" : "r";
-    time_t ends = (time_t)(azure->env->now_ms(azure->env) / 1000 + seconds);
+    time_t ends = (time_t)((azure->env->now_ms(azure->env) + atomic_load(&azure->ahead_ms)) / 1000 + seconds);
     if (azure->key_length == 0)
         return tm_error_set(e, TM_EINPUT,
                             "a URL that lets a VM fetch one blob is signed with the account's key: set "

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/doc.h"
 #include "web/azure_identity.h"
+#include "web/tape.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -75,6 +76,10 @@ static int take_settings(struct tm_arm *arm, struct tm_error *e)
         (void)snprintf(arm->subscription, sizeof arm->subscription, "%s", subscription);
     else if (subscription == NULL)
         find_login(arm);
+    char of_tape[TM_TAPE_NOTE_MAX];
+    tm_tape__noted(TM_TAPE_SUBSCRIPTION, of_tape);
+    if (of_tape[0] != '\0' && strlen(of_tape) < sizeof arm->subscription)
+        memcpy(arm->subscription, of_tape, strlen(of_tape) + 1);
     if (!is_word(arm->subscription))
         return tm_error_set(e, TM_EINPUT, "which subscription of Azure? set AZURE_SUBSCRIPTION_ID, or az login");
     return 0;
@@ -90,6 +95,7 @@ int tm_arm_create(struct tm_env *env, struct tm_arm **out, struct tm_error *e)
         tm_free(arm);
         return rc;
     }
+    tm_tape__note(TM_TAPE_SUBSCRIPTION, arm->subscription);
     tm_azure_identity__init(&arm->identity, env,
                             strncmp(arm->endpoint, "https://", 8) == 0 ? arm->endpoint : public_cloud);
     *out = arm;

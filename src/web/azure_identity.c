@@ -1,9 +1,11 @@
 #include "web/azure_identity.h"
 
 #include "base/doc.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "web/aws_sign.h"
 #include "web/plain.h"
+#include "web/tape.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -80,19 +82,25 @@ static const char *kind_of(struct tm_env *env)
                           : "the machine's identity (or set AZURE_CLIENT_SECRET and so on; or az login)";
 }
 
-static int take(struct tm_azure_identity *id, const char *text, size_t length, struct tm_error *e)
+struct fresh {
+    char token[TM_AZURE_TOKEN_MAX];
+    int64_t ends_ms;
+};
+
+static int take(const struct tm_azure_identity *id, const char *text, size_t length, struct fresh *out,
+                struct tm_error *e)
 {
-    return tm_azure_identity__read(text, length, id->env->now_ms(id->env), id->token, &id->ends_ms, e);
+    return tm_azure_identity__read(text, length, id->env->now_ms(id->env), out->token, &out->ends_ms, e);
 }
 
-static int ask(struct tm_azure_identity *id, const char *method, const char *url, const char *header, const char *body,
-               struct tm_error *e)
+static int ask(const struct tm_azure_identity *id, const char *method, const char *url, const char *header,
+               const char *body, struct fresh *out, struct tm_error *e)
 {
     struct tm_web_answer answer;
     int rc = tm_web_plain__ask(id->env, method, url, header, body, ASK_MS, &answer, e);
     if (rc != 0) return tm_error_wrap(e, rc, "asking for a token of %s", kind_of(id->env));
     if (answer.status == 200)
-        rc = take(id, tm_text_string(&answer.body), answer.body.length, e);
+        rc = take(id, tm_text_string(&answer.body), answer.body.length, out, e);
     else
         rc =
             tm_error_set(e, TM_EIO, "Azure gives no token: refused with %d; check %s", answer.status, kind_of(id->env));
@@ -102,7 +110,7 @@ static int ask(struct tm_azure_identity *id, const char *method, const char *url
 }
 
 /* As the service principal: credentials go in the body, never in the URL. */
-static int of_principal(struct tm_azure_identity *id, struct tm_error *e)
+static int of_principal(const struct tm_azure_identity *id, struct fresh *out, struct tm_error *e)
 {
     struct tm_text url;
     struct tm_text body;
@@ -123,14 +131,14 @@ static int of_principal(struct tm_azure_identity *id, struct tm_error *e)
     if (rc == 0) rc = tm_text_status(&body, e);
     if (rc == 0)
         rc = ask(id, "POST", tm_text_string(&url), "Content-Type: application/x-www-form-urlencoded\n",
-                 tm_text_string(&body), e);
+                 tm_text_string(&body), out, e);
     if (body.data != NULL) OPENSSL_cleanse(body.data, body.length);
     tm_text_deinit(&body);
     tm_text_deinit(&url);
     return rc;
 }
 
-static int of_machine(struct tm_azure_identity *id, struct tm_error *e)
+static int of_machine(const struct tm_azure_identity *id, struct fresh *out, struct tm_error *e)
 {
     struct tm_text url;
     const char *host = variable(id->env, "AZURE_POD_IDENTITY_AUTHORITY_HOST");
@@ -145,13 +153,13 @@ static int of_machine(struct tm_azure_identity *id, struct tm_error *e)
         tm_percent_encode(client, false, &url);
     }
     int rc = tm_text_status(&url, e);
-    if (rc == 0) rc = ask(id, "GET", tm_text_string(&url), "Metadata: true\n", NULL, e);
+    if (rc == 0) rc = ask(id, "GET", tm_text_string(&url), "Metadata: true\n", NULL, out, e);
     tm_text_deinit(&url);
     return rc;
 }
 
 /* az keeps logins, and renews them. */
-static int of_cli(struct tm_azure_identity *id, struct tm_error *e)
+static int of_cli(const struct tm_azure_identity *id, struct fresh *out, struct tm_error *e)
 {
     struct tm_text text;
     const char *const argv[] = {
@@ -159,44 +167,90 @@ static int of_cli(struct tm_azure_identity *id, struct tm_error *e)
         "sh",      id->resource, NULL};
     tm_text_init(&text, OUTPUT_MAX);
     int rc = tm_web_process__ask(id->env, argv, OUTPUT_MS, &text, e);
-    if (rc == 0) rc = take(id, tm_text_string(&text), text.length, e);
+    if (rc == 0) rc = take(id, tm_text_string(&text), text.length, out, e);
     if (text.data != NULL) OPENSSL_cleanse(text.data, text.length);
     tm_text_deinit(&text);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "az account get-access-token; log in again with `az login`");
 }
 
+static int ask_token(const struct tm_azure_identity *id, struct fresh *out, struct tm_error *e)
+{
+    if (tm_tape__is_replayed()) { /* nobody is asked, so nobody checks it */
+        *out = (struct fresh){.token = "replayed", .ends_ms = INT64_MAX};
+        return 0;
+    }
+    if (has_principal(id->env)) return of_principal(id, out, e);
+    return has_login(id->env) ? of_cli(id, out, e) : of_machine(id, out, e);
+}
+
+/* With the lock. */
+static void keep(struct tm_azure_identity *id, const struct fresh *fresh)
+{
+    bool same = strcmp(id->token, fresh->token) == 0;
+    memcpy(id->token, fresh->token, sizeof id->token);
+    id->ends_ms = fresh->ends_ms;
+    if (!same) tm_renewal__got(&id->renewal);
+}
+
+/* By a thread, while the old one is good. */
+static void ask_beside(void *context)
+{
+    struct tm_azure_identity *id = context;
+    struct fresh fresh = {.token = ""};
+    struct tm_error e = {.text = ""};
+    int rc = ask_token(id, &fresh, &e);
+    (void)pthread_mutex_lock(&id->renewal.lock);
+    if (rc == 0) keep(id, &fresh);
+    (void)pthread_mutex_unlock(&id->renewal.lock);
+    OPENSSL_cleanse(&fresh, sizeof fresh);
+    if (rc != 0) tm_log(TM_LOG_WARN, "%s; the old token is still good", e.text);
+}
+
+static bool is_good(const struct tm_azure_identity *id)
+{
+    return id->token[0] != '\0' && tm_renewal__is_good(&id->renewal, id->ends_ms);
+}
+
+/* With the lock, waiting: there is none that is good. */
 static int renew(struct tm_azure_identity *id, struct tm_error *e)
 {
-    if (has_principal(id->env)) return of_principal(id, e);
-    return has_login(id->env) ? of_cli(id, e) : of_machine(id, e);
+    struct fresh fresh = {.token = ""};
+    if (tm_renewal__await(&id->renewal) && is_good(id)) return 0;
+    int rc = ask_token(id, &fresh, e);
+    if (rc == 0) keep(id, &fresh);
+    OPENSSL_cleanse(&fresh, sizeof fresh);
+    return rc;
 }
 
 int tm_azure_identity__add(struct tm_azure_identity *id, struct tm_text *headers, struct tm_error *e)
 {
     int rc = 0;
-    (void)pthread_mutex_lock(&id->lock);
-    if (id->token[0] == '\0' || id->env->now_ms(id->env) > id->ends_ms - renew_before_ms) rc = renew(id, e);
+    (void)pthread_mutex_lock(&id->renewal.lock);
+    if (is_good(id))
+        tm_renewal__refresh(&id->renewal, id->ends_ms, renew_before_ms);
+    else
+        rc = renew(id, e);
     if (rc == 0) tm_text_printf(headers, "authorization: Bearer %s\n", id->token);
-    (void)pthread_mutex_unlock(&id->lock);
+    (void)pthread_mutex_unlock(&id->renewal.lock);
     return rc;
 }
 
 void tm_azure_identity__forget(struct tm_azure_identity *id)
 {
-    (void)pthread_mutex_lock(&id->lock);
+    (void)pthread_mutex_lock(&id->renewal.lock);
     id->token[0] = '\0';
-    (void)pthread_mutex_unlock(&id->lock);
+    (void)pthread_mutex_unlock(&id->renewal.lock);
 }
 
 void tm_azure_identity__init(struct tm_azure_identity *id, struct tm_env *env, const char *resource)
 {
     *id = (struct tm_azure_identity){.env = env};
     (void)snprintf(id->resource, sizeof id->resource, "%.250s", resource);
-    (void)pthread_mutex_init(&id->lock, NULL);
+    tm_renewal__init(&id->renewal, env, ask_beside, id);
 }
 
 void tm_azure_identity__deinit(struct tm_azure_identity *id)
 {
-    (void)pthread_mutex_destroy(&id->lock);
+    tm_renewal__deinit(&id->renewal);
     OPENSSL_cleanse(id, sizeof *id);
 }

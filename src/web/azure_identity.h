@@ -10,22 +10,23 @@
 
 #include "base/env.h"
 #include "base/text.h"
-
-#include <pthread.h>
+#include "web/renewal.h"
 
 enum { TM_AZURE_TOKEN_MAX = 8192 };
 
 struct tm_azure_identity {
     struct tm_env *env;
     char resource[256];
-    pthread_mutex_t lock;
-    char token[TM_AZURE_TOKEN_MAX]; /* with the lock; "": none so far */
+    struct tm_renewal renewal;
+    char token[TM_AZURE_TOKEN_MAX]; /* with the renewal's lock; "": none so far */
     int64_t ends_ms;
 };
 
+/* It stays where it is until deinit. */
 void tm_azure_identity__init(struct tm_azure_identity *identity, struct tm_env *env, const char *resource);
 void tm_azure_identity__deinit(struct tm_azure_identity *identity);
-/* Appends the header "authorization: Bearer TOKEN\n", with a token that lasts for a while yet. May wait for one. */
+/* Appends the header "authorization: Bearer TOKEN\n", with a token that lasts for a while yet. Waits only where there
+ * is none. */
 int tm_azure_identity__add(struct tm_azure_identity *identity, struct tm_text *headers, struct tm_error *e);
 /* The token was refused: the next is asked for. */
 void tm_azure_identity__forget(struct tm_azure_identity *identity);

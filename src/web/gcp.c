@@ -2,13 +2,15 @@
 
 #include "base/alloc.h"
 #include "base/doc.h"
+#include "base/log.h"
 #include "web/gcp_account.h"
+#include "web/renewal.h"
+#include "web/tape.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -19,13 +21,14 @@ static const int64_t renew_before_ms = 5 * 60000;
 
 struct tm_gcp {
     struct tm_env *env;
+    _Atomic int64_t ahead_ms; /* Google's clock is so much ahead of ours */
     struct tm_gcp__account account;
     char identity[400];
     char project[128];                       /* "": asked for when it is needed */
     char bases[TM_GCP_SERVICES][ORIGIN_MAX]; /* without a slash at the end */
     char objects[ORIGIN_MAX];                /* where signed URLs point to */
-    pthread_mutex_t lock;
-    char token[TM_GCP_TOKEN_MAX]; /* with the lock; "": none so far */
+    struct tm_renewal renewal;               /* with its lock: the rest, and the project */
+    char token[TM_GCP_TOKEN_MAX];            /* "": none so far */
     int64_t token_ends_ms;
 };
 
@@ -46,7 +49,8 @@ static const struct {
     [TM_GCP_STORAGE] = {"STORAGE", "https://storage.googleapis.com", "/storage/v1"},
     [TM_GCP_UPLOAD] = {"STORAGE", "https://storage.googleapis.com", "/upload/storage/v1"},
     [TM_GCP_IAM] = {"IAMCREDENTIALS", "https://iamcredentials.googleapis.com", "/v1"},
-    [TM_GCP_RESOURCES] = {"CLOUDRESOURCEMANAGER", "https://cloudresourcemanager.googleapis.com", "/v1"}};
+    [TM_GCP_RESOURCES] = {"CLOUDRESOURCEMANAGER", "https://cloudresourcemanager.googleapis.com", "/v1"},
+    [TM_GCP_BILLING] = {"CLOUDBILLING", "https://cloudbilling.googleapis.com", "/v1"}};
 
 /* "https://HOST:PORT", of an address that may have a path behind it. */
 static int take_origin(const char *name, const char *text, char out[ORIGIN_MAX], struct tm_error *e)
@@ -189,7 +193,7 @@ static int ask_plain(struct tm_gcp *gcp, const char *url, const char *header, co
                                      .prepare = prepare_plain,
                                      .context = &plain};
     int rc = tm_web_create(gcp->env, &web, e);
-    if (rc == 0) rc = tm_web__ask(web, &request, out, e);
+    if (rc == 0) rc = tm_web_ask(web, &request, out, e);
     tm_web_destroy(web);
     return rc;
 }
@@ -218,7 +222,7 @@ int tm_gcp_project(struct tm_gcp *gcp, const char **out, struct tm_error *e)
 {
     struct tm_web_answer answer;
     int rc = 0;
-    (void)pthread_mutex_lock(&gcp->lock);
+    (void)pthread_mutex_lock(&gcp->renewal.lock);
     if (gcp->project[0] == '\0' && gcp->account.kind == TM_GCP_MACHINE) {
         rc = ask_machine(gcp, "project/project-id", &answer, e);
         if (rc == 0) {
@@ -229,22 +233,34 @@ int tm_gcp_project(struct tm_gcp *gcp, const char **out, struct tm_error *e)
     }
     if (rc == 0 && gcp->project[0] == '\0')
         rc = tm_error_set(e, TM_EINPUT, "no Google Cloud project: set GOOGLE_CLOUD_PROJECT");
-    (void)pthread_mutex_unlock(&gcp->lock);
+    (void)pthread_mutex_unlock(&gcp->renewal.lock);
+    if (rc == 0) tm_tape__note(TM_TAPE_PROJECT, gcp->project);
     *out = gcp->project;
     return rc;
 }
 
 /* ---- tokens ---- */
 
-static int exchange(struct tm_gcp *gcp, struct tm_web_answer *out, struct tm_error *e)
+static int exchange_once(struct tm_gcp *gcp, struct tm_web_answer *out, struct tm_error *e)
 {
     struct tm_text form;
     tm_text_init(&form, 16384);
-    int rc = tm_gcp__token_form(&gcp->account, gcp->env->now_ms(gcp->env), &form, e);
+    int rc = tm_gcp__token_form(&gcp->account, gcp->env->now_ms(gcp->env) + atomic_load(&gcp->ahead_ms), &form, e);
     if (rc == 0)
         rc = ask_plain(gcp, gcp->account.token_uri, "Content-Type: application/x-www-form-urlencoded\n", &form, out, e);
     if (form.data != NULL) OPENSSL_cleanse(form.data, form.length);
     tm_text_deinit(&form);
+    return rc;
+}
+
+static int exchange(struct tm_gcp *gcp, struct tm_web_answer *out, struct tm_error *e)
+{
+    int rc = exchange_once(gcp, out, e);
+    bool dated = gcp->account.kind == TM_GCP_KEY; /* what is signed holds the time */
+    if (rc == 0 && out->status == 400 && dated && tm_web__set_clock(gcp->env, out, &gcp->ahead_ms)) {
+        tm_web_answer_deinit(out);
+        rc = exchange_once(gcp, out, e);
+    }
     if (rc != 0 || out->status == 200) return rc;
     rc = tm_error_set(e, TM_EINPUT, "Google gives %s no token: refused with %d; %s", gcp->identity, out->status,
                       gcp->account.kind == TM_GCP_KEY ? "is the key still there, and the clock of this machine right?"
@@ -253,19 +269,64 @@ static int exchange(struct tm_gcp *gcp, struct tm_web_answer *out, struct tm_err
     return rc;
 }
 
-/* With the lock. */
-static int renew(struct tm_gcp *gcp, struct tm_error *e)
+static int ask_token(struct tm_gcp *gcp, char token[TM_GCP_TOKEN_MAX], int64_t *out_ends_ms, struct tm_error *e)
 {
     struct tm_web_answer answer;
     int64_t left_s = 0;
+    if (tm_tape__is_replayed()) { /* nobody is asked, so nobody checks it */
+        (void)snprintf(token, TM_GCP_TOKEN_MAX, "replayed");
+        *out_ends_ms = INT64_MAX;
+        return 0;
+    }
     int rc = gcp->account.kind == TM_GCP_MACHINE
                  ? ask_machine(gcp, "instance/service-accounts/default/token", &answer, e)
                  : exchange(gcp, &answer, e);
     if (rc != 0) return rc;
-    rc = tm_gcp__read_token(tm_text_string(&answer.body), answer.body.length, gcp->token, &left_s, e);
-    if (rc == 0) gcp->token_ends_ms = gcp->env->now_ms(gcp->env) + left_s * 1000;
+    rc = tm_gcp__read_token(tm_text_string(&answer.body), answer.body.length, token, &left_s, e);
+    if (rc == 0) *out_ends_ms = gcp->env->now_ms(gcp->env) + left_s * 1000;
     if (answer.body.data != NULL) OPENSSL_cleanse(answer.body.data, answer.body.length);
     tm_web_answer_deinit(&answer);
+    return rc;
+}
+
+/* With the lock. */
+static void keep_token(struct tm_gcp *gcp, const char token[TM_GCP_TOKEN_MAX], int64_t ends_ms)
+{
+    bool same = strcmp(gcp->token, token) == 0;
+    memcpy(gcp->token, token, TM_GCP_TOKEN_MAX);
+    gcp->token_ends_ms = ends_ms;
+    if (!same) tm_renewal__got(&gcp->renewal);
+}
+
+/* By a thread, while the old one is good. */
+static void ask_beside(void *context)
+{
+    struct tm_gcp *gcp = context;
+    char token[TM_GCP_TOKEN_MAX] = "";
+    int64_t ends_ms = 0;
+    struct tm_error e = {.text = ""};
+    int rc = ask_token(gcp, token, &ends_ms, &e);
+    (void)pthread_mutex_lock(&gcp->renewal.lock);
+    if (rc == 0) keep_token(gcp, token, ends_ms);
+    (void)pthread_mutex_unlock(&gcp->renewal.lock);
+    OPENSSL_cleanse(token, sizeof token);
+    if (rc != 0) tm_log(TM_LOG_WARN, "%s; the old token is still good", e.text);
+}
+
+static bool is_good(const struct tm_gcp *gcp)
+{
+    return gcp->token[0] != '\0' && tm_renewal__is_good(&gcp->renewal, gcp->token_ends_ms);
+}
+
+/* With the lock, waiting: there is none that is good. */
+static int renew(struct tm_gcp *gcp, struct tm_error *e)
+{
+    char token[TM_GCP_TOKEN_MAX] = "";
+    int64_t ends_ms = 0;
+    if (tm_renewal__await(&gcp->renewal) && is_good(gcp)) return 0;
+    int rc = ask_token(gcp, token, &ends_ms, e);
+    if (rc == 0) keep_token(gcp, token, ends_ms);
+    OPENSSL_cleanse(token, sizeof token);
     return rc;
 }
 
@@ -273,10 +334,13 @@ static int renew(struct tm_gcp *gcp, struct tm_error *e)
 static int add_token(struct tm_gcp *gcp, struct tm_text *headers, struct tm_error *e)
 {
     int rc = 0;
-    (void)pthread_mutex_lock(&gcp->lock);
-    if (gcp->token[0] == '\0' || gcp->env->now_ms(gcp->env) > gcp->token_ends_ms - renew_before_ms) rc = renew(gcp, e);
+    (void)pthread_mutex_lock(&gcp->renewal.lock);
+    if (is_good(gcp))
+        tm_renewal__refresh(&gcp->renewal, gcp->token_ends_ms, renew_before_ms);
+    else
+        rc = renew(gcp, e);
     if (rc == 0) tm_text_printf(headers, "authorization: Bearer %s\n", gcp->token);
-    (void)pthread_mutex_unlock(&gcp->lock);
+    (void)pthread_mutex_unlock(&gcp->renewal.lock);
     return rc;
 }
 
@@ -294,6 +358,9 @@ static int prepare(void *context, struct tm_text *url, struct tm_text *headers, 
     if (r->body != NULL) tm_text_printf(headers, "Content-Type: %s\n", r->type != NULL ? r->type : "application/json");
     for (size_t i = 0; i < r->header_count; i++)
         tm_text_printf(headers, "%s: %s\n", r->headers[i].name, r->headers[i].value);
+    bool person = r->gcp->account.kind == TM_GCP_USER; /* belongs to no project: say on whose account it is asked */
+    if (r->service == TM_GCP_BILLING && person && r->gcp->project[0] != '\0')
+        tm_text_printf(headers, "x-goog-user-project: %s\n", r->gcp->project);
     return add_token(r->gcp, headers, e);
 }
 
@@ -304,9 +371,9 @@ static bool again(void *context, const struct tm_web_answer *answer)
     struct tm_gcp_refusal why;
     if (answer->status == 401 && !r->renewed) {
         r->renewed = true;
-        (void)pthread_mutex_lock(&r->gcp->lock);
+        (void)pthread_mutex_lock(&r->gcp->renewal.lock);
         r->gcp->token[0] = '\0';
-        (void)pthread_mutex_unlock(&r->gcp->lock);
+        (void)pthread_mutex_unlock(&r->gcp->renewal.lock);
         return true;
     }
     if (answer->status != 403 || tm_gcp_refusal(answer, &why, NULL) != 0) return false;
@@ -442,7 +509,7 @@ static int put_url(struct tm_gcp *gcp, const struct tm_gcp_object *object, const
     struct tm tm;
     char date[20];
     char hash[TM_SHA256_HEX];
-    time_t now = (time_t)(gcp->env->now_ms(gcp->env) / 1000);
+    time_t now = (time_t)((gcp->env->now_ms(gcp->env) + atomic_load(&gcp->ahead_ms)) / 1000);
     (void)gmtime_r(&now, &tm);
     (void)strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &tm);
     tm_text_printf(target, "/%s/", object->bucket);
@@ -500,7 +567,7 @@ int tm_gcp_create(struct tm_env *env, struct tm_gcp **out, struct tm_error *e)
     struct tm_gcp *gcp = tm_calloc(1, sizeof *gcp);
     if (gcp == NULL) return tm_error_nomem(e);
     gcp->env = env;
-    (void)pthread_mutex_init(&gcp->lock, NULL);
+    tm_renewal__init(&gcp->renewal, env, ask_beside, gcp);
     int rc = take_endpoints(gcp, e);
     if (rc == 0) rc = find_account(gcp, e);
     if (rc != 0) {
@@ -514,6 +581,9 @@ int tm_gcp_create(struct tm_env *env, struct tm_gcp **out, struct tm_error *e)
         (void)snprintf(gcp->project, sizeof gcp->project, "%.*s", (int)strcspn(named, "\r\n/ "), named);
     else
         read_configuration(gcp);
+    char of_tape[TM_TAPE_NOTE_MAX];
+    tm_tape__noted(TM_TAPE_PROJECT, of_tape);
+    if (of_tape[0] != '\0') (void)snprintf(gcp->project, sizeof gcp->project, "%s", of_tape);
     *out = gcp;
     return 0;
 }
@@ -521,8 +591,8 @@ int tm_gcp_create(struct tm_env *env, struct tm_gcp **out, struct tm_error *e)
 void tm_gcp_destroy(struct tm_gcp *gcp)
 {
     if (gcp == NULL) return;
+    tm_renewal__deinit(&gcp->renewal); /* its thread has the account */
     tm_gcp__account_deinit(&gcp->account);
-    (void)pthread_mutex_destroy(&gcp->lock);
     OPENSSL_cleanse(gcp, sizeof *gcp);
     tm_free(gcp);
 }

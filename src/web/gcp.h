@@ -6,8 +6,8 @@
  * VM that this runs on (GCE_METADATA_HOST)
  *
  * The project is GOOGLE_CLOUD_PROJECT, CLOUDSDK_CORE_PROJECT, the file's, gcloud's own setting, or the VM's. Services
- * are elsewhere by CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE (_STORAGE, _IAMCREDENTIALS, _CLOUDRESOURCEMANAGER) and, for
- * objects, STORAGE_EMULATOR_HOST.
+ * are elsewhere by CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE (_STORAGE, _IAMCREDENTIALS, _CLOUDRESOURCEMANAGER,
+ * _CLOUDBILLING) and, for objects, STORAGE_EMULATOR_HOST.
  *
  * Keys and tokens are never printed, logged or stored; a token is asked for anew before it ends, or when it is refused.
  */
@@ -34,6 +34,7 @@ enum tm_gcp_service {
     TM_GCP_UPLOAD,    /* below /upload/storage/v1 */
     TM_GCP_IAM,       /* below /v1 of iamcredentials */
     TM_GCP_RESOURCES, /* below /v1 of cloudresourcemanager */
+    TM_GCP_BILLING,   /* below /v1 of cloudbilling */
     TM_GCP_SERVICES
 };
 

@@ -32,7 +32,7 @@ int tm_web_plain__ask(struct tm_env *env, const char *method, const char *url, c
                                      .prepare = prepare,
                                      .context = &plain};
     int rc = tm_web_create(env, &web, e);
-    if (rc == 0) rc = tm_web__ask(web, &request, out, e);
+    if (rc == 0) rc = tm_web_ask(web, &request, out, e);
     tm_web_destroy(web);
     return rc;
 }

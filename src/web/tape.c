@@ -12,6 +12,7 @@
 #include <strings.h>
 
 enum { TAPE_MAX = 256 << 20, LINES_MAX = 1 << 20, LINE_MAX_BYTES = 32 << 20, LONG_WORD = 256, ASKED_MAX = 1 << 20 };
+enum { OBJECTS_MAX = 4096, OBJECT_BYTES_MAX = 1 << 20 };
 
 struct line {
     char *asked;
@@ -22,6 +23,15 @@ struct line {
     bool used;
 };
 
+/* What was put while a tape is played: objects' contents are on none, and what is put is what is got. */
+struct object {
+    char *name; /* "us-east-1/s3 /BUCKET/KEY" */
+    char *data;
+    size_t length;
+};
+
+static const char *const note_names[TM_TAPE_NOTES] = {"region", "project", "subscription"};
+
 static struct {
     pthread_mutex_t lock;
     struct tm_env *env;
@@ -29,9 +39,11 @@ static struct {
     bool failed; /* the file cannot be written, and that was said */
     char path[1024];
     int64_t offset;
-    char region[64];
+    char notes[TM_TAPE_NOTES][TM_TAPE_NOTE_MAX];
     struct line *lines;
     size_t count, capacity;
+    struct object *objects;
+    size_t object_count, object_capacity;
 } tape = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char removed[] = "(removed)";
@@ -179,6 +191,18 @@ static void put_kind(struct tm_text *out, const char *headers, const char *body,
             tm_text_printf(out, i == 7 ? " %c" : "%c", body[i]);
 }
 
+/* "/BUCKET" of https://BUCKET.s3.REGION.amazonaws.com: the same words wherever S3 is. */
+static void put_bucket(struct tm_text *out, const char *url)
+{
+    const char *host = strstr(url, "://");
+    host = host != NULL ? host + 3 : url;
+    size_t length = strcspn(host, "/?");
+    const char *mark = strstr(host, ".s3.");
+    const char *ending = strstr(host, ".amazonaws.com");
+    if (mark == NULL || ending == NULL || ending >= host + length || mark >= ending) return;
+    tm_text_printf(out, "/%.*s", (int)(mark - host), host);
+}
+
 char *tm_tape__describe(const char *method, const char *url, const char *headers, const void *body, size_t length)
 {
     struct tm_text out;
@@ -192,7 +216,9 @@ char *tm_tape__describe(const char *method, const char *url, const char *headers
     tm_text_init(&out, ASKED_MAX);
     tm_text_printf(&out, "%s ", method);
     put_scope(&out, headers, url);
-    tm_text_printf(&out, " %.*s", (int)stem, path);
+    tm_text_putc(&out, ' ');
+    put_bucket(&out, url);
+    tm_text_append(&out, path, stem);
     put_kind(&out, headers, text, length);
     tm_text_putc(&out, '\n');
     if (path[stem] == '?') put_form(&out, path + stem + 1, strlen(path + stem + 1));
@@ -262,19 +288,19 @@ void tm_tape__keep(const char *asked, int rc, const char *words, const struct tm
     tm_text_deinit(&text);
 }
 
-void tm_tape__note_region(const char *region)
+void tm_tape__note(enum tm_tape__note_kind kind, const char *value)
 {
     struct tm_text line;
     struct tm_jsonout json;
     (void)pthread_mutex_lock(&tape.lock);
-    bool due = tape.records && tape.region[0] == '\0';
+    bool due = tape.records && tape.notes[kind][0] == '\0';
     if (due) {
-        (void)snprintf(tape.region, sizeof tape.region, "%s", region);
+        (void)snprintf(tape.notes[kind], sizeof tape.notes[kind], "%s", value);
         tm_text_init(&line, LONG_WORD);
         tm_jsonout_init_line(&json, &line);
         tm_jsonout_object(&json, NULL);
         tm_jsonout_integer(&json, "tape", 1);
-        tm_jsonout_string(&json, "region", region);
+        tm_jsonout_string(&json, note_names[kind], value);
         tm_jsonout_end(&json);
         write_line(&line);
         tm_text_deinit(&line);
@@ -303,9 +329,9 @@ bool tm_tape__is_replayed(void)
     return tape.replays;
 }
 
-void tm_tape__region(char out[64])
+void tm_tape__noted(enum tm_tape__note_kind kind, char out[TM_TAPE_NOTE_MAX])
 {
-    (void)snprintf(out, 64, "%s", tape.replays ? tape.region : "");
+    (void)snprintf(out, TM_TAPE_NOTE_MAX, "%s", tape.replays ? tape.notes[kind] : "");
 }
 
 static char *copy_of(const json_t *root, const char *key)
@@ -326,11 +352,13 @@ static void free_line(struct line *line)
 
 static int take_line(const json_t *root, struct tm_error *e)
 {
-    const char *region = json_string_value(json_object_get(root, "region"));
     const char *etag = json_string_value(json_object_get(root, "etag"));
     const char *bucket = json_string_value(json_object_get(root, "bucket_region"));
     if (json_object_get(root, "tape") != NULL) {
-        if (region != NULL) (void)snprintf(tape.region, sizeof tape.region, "%.63s", region);
+        for (size_t i = 0; i < TM_TAPE_NOTES; i++) {
+            const char *note = json_string_value(json_object_get(root, note_names[i]));
+            if (note != NULL) (void)snprintf(tape.notes[i], sizeof tape.notes[i], "%.*s", TM_TAPE_NOTE_MAX - 1, note);
+        }
         return 0;
     }
     int64_t code = json_integer_value(json_object_get(root, "code"));
@@ -405,25 +433,114 @@ static struct line *find_line(const char *asked)
     return best;
 }
 
-int tm_tape__play(const char *asked, struct tm_web_answer *out, struct tm_error *e)
+/* ---- objects ---- */
+
+/* Where a request is about one object of S3, "us-east-1/s3 /BUCKET/KEY": its length; 0: it is not. */
+static size_t object_of(const char *asked, const char **out)
 {
+    const char *scope = strchr(asked, ' ');
+    size_t head = strcspn(asked, "\n");
+    const char *mark = scope != NULL ? strstr(scope, "/s3 /") : NULL;
+    if (mark == NULL || mark >= asked + head || strchr(scope + 1, ' ') != mark + 3) return 0;
+    const char *query = asked[head] == '\n' ? asked + head + 1 : asked + head;
+    if (strstr(query, "list-type=") != NULL || strncmp(query, "upload", 6) == 0 || strstr(query, "partNumber=") != NULL)
+        return 0;
+    *out = scope + 1;
+    return (size_t)(asked + head - (scope + 1));
+}
+
+static struct object *find_object(const char *name, size_t length)
+{
+    for (size_t i = 0; i < tape.object_count; i++)
+        if (strlen(tape.objects[i].name) == length && strncmp(tape.objects[i].name, name, length) == 0)
+            return &tape.objects[i];
+    return NULL;
+}
+
+static void drop_object(struct object *object)
+{
+    tm_free(object->name);
+    tm_free(object->data);
+    *object = tape.objects[--tape.object_count];
+}
+
+/* What is too large, or one too many, is not kept: whoever asks for it gets what the tape has. */
+static void put_object(const char *name, size_t name_length, const void *data, size_t length)
+{
+    struct object *old = find_object(name, name_length);
+    if (old != NULL) drop_object(old);
+    if (length > OBJECT_BYTES_MAX || tm_grow((void **)&tape.objects, &tape.object_capacity, tape.object_count + 1,
+                                             sizeof *tape.objects, OBJECTS_MAX) != 0)
+        return;
+    struct object object = {.name = tm_alloc(name_length + 1), .data = tm_alloc(length + 1), .length = length};
+    if (object.name == NULL || object.data == NULL) {
+        tm_free(object.name);
+        tm_free(object.data);
+        return;
+    }
+    memcpy(object.name, name, name_length);
+    object.name[name_length] = '\0';
+    if (length > 0) memcpy(object.data, data, length);
+    tape.objects[tape.object_count++] = object;
+}
+
+/* With the lock: of an object that the recording does not know by this name. */
+static void answer_object(const char *asked, const struct object *object, struct tm_web_answer *about)
+{
+    bool puts = strncmp(asked, "PUT ", 4) == 0;
+    bool drops = strncmp(asked, "DELETE ", 7) == 0;
+    *about = (struct tm_web_answer){.total = -1};
+    about->status = puts ? 200 : drops ? 204 : object != NULL ? 200 : 404;
+    if (about->status == 200) (void)snprintf(about->etag, sizeof about->etag, "\"replayed\"");
+}
+
+/* With the lock: the body of the answer, and what follows for the object. */
+static void move_object(const char *asked, const char *name, size_t length, const struct tm_tape__body *body,
+                        const char *kept, int status, struct tm_text *out)
+{
+    struct object *object = find_object(name, length);
+    bool good = status >= 200 && status < 300;
+    if (good && strncmp(asked, "PUT ", 4) == 0)
+        put_object(name, length, body->data, body->length);
+    else if (good && strncmp(asked, "DELETE ", 7) == 0 && object != NULL)
+        drop_object(object);
+    else if (good && strncmp(asked, "GET ", 4) == 0 && object != NULL) {
+        tm_text_append(out, object->data, object->length);
+        return;
+    }
+    tm_text_puts(out, kept);
+}
+
+int tm_tape__play(const char *asked, const struct tm_tape__body *body, struct tm_web_answer *out, struct tm_error *e)
+{
+    const char *name = NULL;
     (void)pthread_mutex_lock(&tape.lock);
     struct line *line = asked != NULL ? find_line(asked) : NULL;
+    size_t length = asked != NULL ? object_of(asked, &name) : 0;
     int rc = 0;
-    if (line == NULL) {
+    if (line == NULL && length == 0) {
         rc = tm_error_set(e, TM_EINPUT, "the recording has no answer to %.*s",
                           asked != NULL ? (int)strcspn(asked, "\n") : 0, asked != NULL ? asked : "");
-    } else if (line->rc != 0) {
+    } else if (line != NULL && line->rc != 0) {
         rc = tm_error_set(e, (enum tm_code) - line->rc, "%s", line->words);
     } else {
-        struct tm_text body = out->body;
+        struct tm_text text = out->body;
+        struct tm_web_answer about;
         int tries = out->tries;
-        tm_text_clear(&body);
-        tm_text_puts(&body, line->answer);
-        *out = line->about;
-        out->body = body;
+        if (line != NULL)
+            about = line->about;
+        else
+            answer_object(asked, find_object(name, length), &about);
+        const char *kept = line != NULL ? line->answer : "";
+        tm_text_clear(&text);
+        if (length > 0)
+            move_object(asked, name, length, body, kept, about.status, &text);
+        else
+            tm_text_puts(&text, kept);
+        *out = about;
+        out->body = text;
         out->tries = tries;
-        rc = tm_text_status(&body, e);
+        rc = tm_text_status(&text, e);
     }
     if (line != NULL) line->used = true;
     (void)pthread_mutex_unlock(&tape.lock);
@@ -434,9 +551,14 @@ void tm_tape__end(void)
 {
     for (size_t i = 0; i < tape.count; i++)
         free_line(&tape.lines[i]);
+    while (tape.object_count > 0)
+        drop_object(&tape.objects[tape.object_count - 1]);
+    tm_free(tape.objects);
     tm_free(tape.lines);
+    tape.objects = NULL;
+    tape.object_capacity = 0;
     tape.lines = NULL;
     tape.count = tape.capacity = 0;
     tape.records = tape.replays = tape.failed = false;
-    tape.region[0] = '\0';
+    memset(tape.notes, 0, sizeof tape.notes);
 }

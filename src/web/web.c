@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/debug.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "web/tape.h"
 
@@ -187,6 +188,19 @@ static size_t on_header(char *line, size_t size, size_t count, void *context)
 
 /* ---- one try ---- */
 
+bool tm_web__set_clock(struct tm_env *env, const struct tm_web_answer *answer, _Atomic int64_t *ahead_ms)
+{
+    static const int64_t skew_ms = 60000;
+    if (answer->date_ms <= 0) return false;
+    int64_t ahead = answer->date_ms - env->now_ms(env);
+    int64_t off = ahead - atomic_load(ahead_ms);
+    if (off <= skew_ms && off >= -skew_ms) return false;
+    tm_log(TM_LOG_WARN, "the clock of this machine is %lld s %s that of the service: it is taken for wrong",
+           (long long)((ahead < 0 ? -ahead : ahead) / 1000), ahead < 0 ? "ahead of" : "behind");
+    atomic_store(ahead_ms, ahead);
+    return true;
+}
+
 int64_t tm_web__pause_ms(int tries, uint64_t random, int64_t retry_after_ms)
 {
     int64_t most = PAUSE_FIRST_MS;
@@ -286,7 +300,8 @@ static CURLcode set_options(struct tm_web_call *call, const char *url, int64_t l
     SET(CURLOPT_SOCKOPTFUNCTION, on_new_socket);
     SET(CURLOPT_TIMEOUT_MS, (long)left_ms);
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long)(left_ms < CONNECT_MS ? left_ms : CONNECT_MS));
-    if (r->direct) SET(CURLOPT_PROXY, "");
+    if (r->direct || r->socket != NULL) SET(CURLOPT_PROXY, "");
+    if (r->socket != NULL) SET(CURLOPT_UNIX_SOCKET_PATH, r->socket);
     if (bad == CURLE_OK) bad = set_tls(easy, r->tls);
     if (r->silence_ms > 0) {
         SET(CURLOPT_LOW_SPEED_LIMIT, 1L);
@@ -423,7 +438,8 @@ static void end_try(struct tm_web_call *call, CURLcode result)
 static void play(struct tm_web_call *call)
 {
     struct tm_web_answer *answer = &call->answer;
-    int rc = tm_tape__play(call->asked, answer, &call->error);
+    const struct tm_tape__body body = {call->request.body, call->request.length};
+    int rc = tm_tape__play(call->asked, &body, answer, &call->error);
     size_t length = answer->body.length;
     if (rc == 0 && call->request.into != NULL && answer->status >= 200 && answer->status < 300) {
         answer->received = length < call->request.room ? length : call->request.room;
@@ -575,7 +591,7 @@ int tm_web__finish(struct tm_web *web, struct tm_web_call *call, struct tm_web_a
     return rc != 0 ? rc : ended;
 }
 
-int tm_web__ask(struct tm_web *web, const struct tm_web_request *request, struct tm_web_answer *out, struct tm_error *e)
+int tm_web_ask(struct tm_web *web, const struct tm_web_request *request, struct tm_web_answer *out, struct tm_error *e)
 {
     struct tm_web_call *call = NULL;
     int rc = tm_web_begin(web, request, &call, e);

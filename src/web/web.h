@@ -13,6 +13,8 @@
 #include "base/env.h"
 #include "base/text.h"
 
+#include <stdatomic.h>
+
 enum { TM_WEB_CALLS_MAX = 64, TM_WEB_WORD_MAX = 256, TM_WEB_LINK_MAX = 4200, TM_WEB_BODY_MAX = 16 << 20 };
 
 struct tm_web;
@@ -49,7 +51,8 @@ struct tm_web_request {
     int64_t deadline_ms; /* from now on, for all tries */
     int64_t silence_ms;  /* a try in which nothing moves for so long has failed; 0: only the deadline counts */
     int tries_max;
-    bool direct;                  /* never through a proxy */
+    bool direct;        /* never through a proxy */
+    const char *socket; /* path of a Unix socket to ask through, whatever host the URL names; NULL: by the URL */
     const struct tm_web_tls *tls; /* NULL: as the system has it; stays until the call ends */
     /* Before each try: appends the URL, and headers as lines "Name: value\n". An error ends the call. */
     int (*prepare)(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e);
@@ -83,8 +86,11 @@ void tm_web_answer_deinit(struct tm_web_answer *answer);
 /* Waits for a call that was begun, and ends it. */
 int tm_web__finish(struct tm_web *web, struct tm_web_call *call, struct tm_web_answer *out, struct tm_error *e);
 /* One call from begin to end, waiting. */
-int tm_web__ask(struct tm_web *web, const struct tm_web_request *request, struct tm_web_answer *out,
-                struct tm_error *e);
+int tm_web_ask(struct tm_web *web, const struct tm_web_request *request, struct tm_web_answer *out, struct tm_error *e);
+
+/* A service that refuses a request because of its time tells its own. Is it another than *ahead_ms says, by more than a
+ * minute? Then that is corrected, and another try is worth it. */
+bool tm_web__set_clock(struct tm_env *env, const struct tm_web_answer *answer, _Atomic int64_t *ahead_ms);
 
 /* How long to wait before try `tries` + 1: pure, for tests. */
 int64_t tm_web__pause_ms(int tries, uint64_t random, int64_t retry_after_ms);

@@ -27,7 +27,7 @@ struct link {
     bool broken;
     size_t noted;     /* its place in what is waited for; NOT_NOTED: not there */
     bool connecting;  /* nothing has been sent or received yet on a connection that we make */
-    int64_t since_ns; /* when it was begun */
+    int64_t since_ns; /* when it was there: begun, or made where that takes a while */
     struct tm_link_proof proof;
     struct tm_text waiting; /* frames that wait for it */
     struct tm_peer peer;    /* role NONE: has not said who it is */
@@ -316,6 +316,13 @@ static void break_link(struct tm_links *links, struct link *link, const char *wh
         (void)snprintf(links->trouble, sizeof links->trouble, "%.100s: %.300s", link->address, why);
 }
 
+/* The time to prove something counts from here: a name may take as long to look up as the machine allows. */
+static void note_connected(const struct tm_links *links, struct link *link)
+{
+    if (link->connecting) link->since_ns = links->env->monotonic_ns(links->env);
+    link->connecting = false;
+}
+
 /* Sends what the machine takes now; the rest stays queued. */
 static void flush(struct tm_links *links, struct link *link)
 {
@@ -327,7 +334,7 @@ static void flush(struct tm_links *links, struct link *link)
         int rc = links->env->net_send(links->env, link->handle, link->out.data + link->out_at, queued(link), &sent, &e);
         if (rc == -(int)TM_EBUSY) break;
         if (rc != 0) break_link(links, link, e.text);
-        if (rc == 0) link->connecting = false;
+        if (rc == 0) note_connected(links, link);
         link->out_at += sent;
         assert(link->out_at <= link->out.length);
     }
@@ -476,7 +483,7 @@ static void receive(struct tm_links *links, struct link *link)
             break_link(links, link, rc != 0 ? e.text : "it closed the connection");
             return;
         }
-        link->connecting = false;
+        note_connected(links, link);
         if (link->tls == NULL)
             tm_text_append(&link->in, (const char *)links->chunk, got);
         else if (tm_tls_session_input(link->tls, links->chunk, got, &link->in) != 0)
@@ -570,7 +577,8 @@ void tm_links_take_ready(struct tm_links *links, const struct tm_links_waiting *
         if (link->proof.proven && link->in.length > 0) take_messages(links, link, each, context);
         flush(links, link);
         int64_t age_ns = links->env->monotonic_ns(links->env) - link->since_ns;
-        if (!link->proof.proven && !link->broken && age_ns > (int64_t)TM_LINK_PROOF_LIMIT_MS * 1000000)
+        bool talks = !link->broken && !link->connecting; /* until then the machine has a limit of its own */
+        if (!link->proof.proven && talks && age_ns > (int64_t)TM_LINK_PROOF_LIMIT_MS * 1000000)
             break_link(links, link, "no answer");
     }
     for (size_t i = 0; i < links->link_count; i++)

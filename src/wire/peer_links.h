@@ -24,7 +24,7 @@ enum {
     TM_LINKS_UNPROVEN_MAX = 128, /* incoming, without a proof yet; the oldest is closed for the next */
     TM_LINKS_OTHERS_MAX = 1200,
     TM_LINK_QUEUE_MAX = 256 << 20,
-    TM_LINK_PROOF_LIMIT_MS = 5000, /* from the beginning of a connection */
+    TM_LINK_PROOF_LIMIT_MS = 5000, /* from when a connection is made */
     TM_LINK_TOKEN_MAX = 1024,
 };
 

@@ -125,16 +125,22 @@ static int give(struct tm_layer_places *p, struct tm_layer_place *place)
     return rc;
 }
 
+/* As copy_staged: meanwhile other layers come. */
 static int write_by_engine(struct tm_layer_places *p, struct tm_layer_place *place)
 {
     assert(place->staged != NULL && p->engine.write_layer != NULL);
     uint32_t layer = (uint32_t)(place - p->places);
+    struct tm_block *block = tm_block_share(place->staged);
     place->memory = place;
-    int rc = p->engine.write_layer(p->engine.context, layer, place->staged->data, place->staged->size);
-    if (rc != 0) return -(int)TM_ENOMEM;
-    tm_block_release(place->staged);
-    place->staged = NULL;
-    return 0;
+    (void)pthread_mutex_unlock(p->lock);
+    int rc = p->engine.write_layer(p->engine.context, layer, block->data, block->size);
+    (void)pthread_mutex_lock(p->lock);
+    if (rc == 0 && place->staged == block) {
+        tm_block_release(place->staged);
+        place->staged = NULL;
+    }
+    tm_block_release(block);
+    return rc == 0 ? 0 : -(int)TM_ENOMEM;
 }
 
 static int copy_in(struct tm_layer_places *p, struct tm_layer_place *place)

@@ -14,7 +14,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { IDLE_RESENDS = 20, ASKED_AT_ONCE = 8 };
+enum { IDLE_RESENDS = 20, ASKED_AT_ONCE = 8, SERVED_TIMES = 3 };
 
 static bool can_follow(const struct tm_worker *w)
 {
@@ -27,9 +27,9 @@ static void served_clear(struct tm_worker *w, struct followed *served)
 {
     assert(w->serving.bytes >= served->bytes);
     for (size_t i = 0; i < served->gradient_count; i++)
-        tm_free(served->gradients[i].data);
+        tm_block_release(served->gradients[i].block);
     tm_free(served->gradients);
-    tm_free(served->version);
+    tm_block_release(served->version);
     w->serving.bytes -= served->bytes;
     *served = (struct followed){.version = NULL};
 }
@@ -60,28 +60,52 @@ static struct followed *free_place(struct tm_worker *w)
     return &w->serving.layers[w->serving.count++];
 }
 
+/* What is kept for followers is bounded by what is trained here: a version of it, and twice as much of gradients. */
+static bool has_room(const struct tm_worker *w, uint64_t size)
+{
+    uint64_t held = 0;
+    for (uint32_t l = 0; l < w->layer_count; l++)
+        if (w->layers[l].have) held += w->engine.layer_bytes(w->engine.context, l);
+    uint64_t most = SERVED_TIMES * held > w->options.copy_bytes_max ? SERVED_TIMES * held : w->options.copy_bytes_max;
+    return w->serving.bytes + size <= most;
+}
+
 /* A snapshot of the layer as it is now: the state stands still unless a step is being applied. */
 static struct followed *make_version(struct tm_worker *w, uint32_t layer)
 {
     assert(layer < w->layer_count);
     bool mine = w->phase == TM_WORKER_RUNNING && w->applying == 0 && w->layers[layer].have && w->applied > 0;
     uint64_t size = w->engine.layer_bytes(w->engine.context, layer);
-    if (!mine || w->layers[layer].step != w->applied || w->serving.bytes + size > w->options.copy_bytes_max)
-        return NULL;
+    if (!mine || w->layers[layer].step != w->applied || !has_room(w, size)) return NULL;
     struct followed *served = free_place(w);
-    uint8_t *data = served == NULL ? NULL : tm_alloc_pages(size + 1);
-    if (data == NULL || w->engine.export_layer(w->engine.context, layer, data, size) != 0) {
-        tm_free(data);
+    struct tm_block *block = served == NULL ? NULL : tm_block_create(w->blocks, (size_t)size);
+    if (block == NULL || w->engine.export_layer(w->engine.context, layer, block->data, size) != 0) {
+        tm_block_release(block);
         return NULL;
     }
     *served = (struct followed){.layer = layer,
                                 .step = w->applied,
-                                .version = data,
-                                .size = size,
+                                .version = block,
                                 .bytes = size,
-                                .hash = tm_hash_of(data, size)};
+                                .hash = tm_hash_of(block->data, (size_t)size)};
     w->serving.bytes += size;
     return served;
+}
+
+static bool keep_gradient(struct tm_worker *w, struct followed *served, double norm)
+{
+    uint64_t size = w->engine.gradient_bytes(w->engine.context, served->layer);
+    struct tm_block *block = has_room(w, size) ? tm_block_create(w->blocks, (size_t)size) : NULL;
+    if (block == NULL || w->engine.export_gradient(w->engine.context, served->layer, block->data, size) != 0 ||
+        tm_grow((void **)&served->gradients, &served->gradient_capacity, served->gradient_count + 1,
+                sizeof *served->gradients, 1 << 16) != 0) {
+        tm_block_release(block);
+        return false;
+    }
+    served->gradients[served->gradient_count++] = (struct kept_gradient){.block = block, .norm = norm};
+    served->bytes += size;
+    w->serving.bytes += size;
+    return true;
 }
 
 /* Before a step is applied: its gradients are still there. */
@@ -91,46 +115,46 @@ void tm_worker__keep_gradients(struct tm_worker *w, uint64_t step, double norm)
     for (size_t i = 0; i < w->serving.count; i++) {
         struct followed *served = &w->serving.layers[i];
         if (served->version == NULL) continue;
-        uint64_t size = w->engine.gradient_bytes(w->engine.context, served->layer);
         bool next = step == served->step + served->gradient_count + 1;
-        uint8_t *data = NULL;
-        if (next && w->serving.bytes + size <= w->options.copy_bytes_max) data = tm_alloc_pages(size + 1);
-        if (data == NULL || w->engine.export_gradient(w->engine.context, served->layer, data, size) != 0 ||
-            tm_grow((void **)&served->gradients, &served->gradient_capacity, served->gradient_count + 1,
-                    sizeof *served->gradients, 1 << 16) != 0) {
-            tm_free(data);
-            served_clear(w, served); /* whoever follows begins again with another version */
-            continue;
-        }
-        served->gradients[served->gradient_count++] = (struct kept_gradient){.data = data, .size = size, .norm = norm};
-        served->bytes += size;
-        w->serving.bytes += size;
+        if (!next || !keep_gradient(w, served, norm))
+            served_clear(w, served); /* followers begin with another version */
+    }
+}
+
+/* A follower that asks for a step has applied those before it: where there is one follower, nobody asks for them again.
+ */
+static void forget_used(struct tm_worker *w, struct followed *served, uint64_t step)
+{
+    assert(step > served->step);
+    size_t used = (size_t)(step - served->step - 1);
+    for (size_t i = 0; w->follow.follower_count == 1 && i < used && i < served->gradient_count; i++) {
+        struct tm_block *block = served->gradients[i].block;
+        if (block == NULL) continue;
+        served->bytes -= block->size;
+        w->serving.bytes -= block->size;
+        tm_block_release(block);
+        served->gradients[i].block = NULL;
     }
 }
 
 static void send_data(struct tm_worker *w, const struct tm_peer *to, const Tmw__FollowRequest *request, uint64_t step,
-                      const uint8_t *from, uint64_t size, double norm, const struct tm_hash *hash,
-                      struct tm_outbox *out)
+                      const struct tm_block *from, double norm, const struct tm_hash *hash, struct tm_outbox *out)
 {
-    assert(request->offset < size && from != NULL);
+    assert(from != NULL && request->offset < from->size);
     Tmw__FollowData body = TMW__FOLLOW_DATA__INIT;
     tm_message message = tm_worker__head(w, to);
-    union {
-        const uint8_t *given;
-        uint8_t *taken;
-    } bytes = {from + request->offset};
-    uint64_t left = size - request->offset;
+    uint64_t left = from->size - request->offset;
     body.generation = request->generation;
     body.number = request->number;
     body.layer = request->layer;
     body.step = step;
     body.gradient = request->step != 0;
     body.offset = request->offset;
-    body.total = size;
+    body.total = from->size;
     body.norm = norm;
     body.hash_low = hash->low;
     body.hash_high = hash->high;
-    body.data.data = bytes.taken;
+    body.data.data = from->data + request->offset;
     body.data.len = left < w->options.chunk_bytes ? (size_t)left : w->options.chunk_bytes;
     TM_BODY(message, FOLLOW_DATA, follow_data, &body);
     tm_outbox_send(out, to, &message);
@@ -159,8 +183,8 @@ static void answer(struct tm_worker *w, const struct tm_peer *to, const Tmw__Fol
     struct followed *served = served_layer(w, request->layer);
     if (request->step == 0) { /* a version */
         if (served == NULL) served = make_version(w, request->layer);
-        if (served == NULL || request->offset >= served->size) return;
-        send_data(w, to, request, served->step, served->version, served->size, 0, &served->hash, out);
+        if (served == NULL || request->offset >= served->version->size) return;
+        send_data(w, to, request, served->step, served->version, 0, &served->hash, out);
         return;
     }
     if (served == NULL || request->step <= served->step) {
@@ -168,9 +192,12 @@ static void answer(struct tm_worker *w, const struct tm_peer *to, const Tmw__Fol
         return;
     }
     size_t at = (size_t)(request->step - served->step - 1);
-    if (at >= served->gradient_count || request->offset >= served->gradients[at].size) return;
+    if (at >= served->gradient_count) return;
     const struct kept_gradient *kept = &served->gradients[at];
-    send_data(w, to, request, request->step, kept->data, kept->size, kept->norm, &none, out);
+    if (kept->block == NULL)
+        say_gone(w, to, request, out);
+    else if (request->offset < kept->block->size)
+        send_data(w, to, request, request->step, kept->block, kept->norm, &none, out);
 }
 
 static bool may_follow(const struct tm_worker *w, const struct tm_peer *peer)
@@ -191,6 +218,7 @@ void tm_worker__on_follow_request(struct tm_worker *w, int64_t now_ms, const tm_
     struct followed *served = served_layer(w, request->layer);
     if (served == NULL) return;
     served->asked_ms = now_ms;
+    if (request->step > served->step) forget_used(w, served, request->step);
     /* Remembered until it can be answered. */
     if (request->step != served->step + served->gradient_count + 1) return;
     size_t i = 0;
@@ -233,11 +261,11 @@ static void forget_idle(struct tm_worker *w, int64_t now_ms)
 
 static void following_clear(struct following_layer *layer)
 {
-    tm_free(layer->data);
-    tm_free(layer->gradient);
-    layer->data = NULL;
+    tm_block_release(layer->block);
+    tm_block_release(layer->gradient);
+    layer->block = NULL;
     layer->gradient = NULL;
-    layer->size = layer->received = layer->gradient_size = layer->gradient_received = 0;
+    layer->received = layer->gradient_received = 0;
     layer->step = layer->version = 0;
     layer->asked = false;
 }
@@ -337,19 +365,29 @@ void tm_worker__on_follow(struct tm_worker *w, int64_t now_ms, const tm_message 
 }
 
 /* Takes a chunk in order. True: all of it is there. */
-static bool take_chunk(uint8_t **data, uint64_t *size, uint64_t *received, const Tmw__FollowData *body, uint64_t most)
+static bool take_chunk(struct tm_worker *w, struct tm_block **block, uint64_t *received, const Tmw__FollowData *body,
+                       uint64_t most)
 {
     if (body->total == 0 || body->total > most || body->offset != *received) return false;
-    if (*data == NULL) {
-        *data = tm_alloc_pages(body->total + 1);
-        *size = body->total;
-        if (*data == NULL) return false;
-    }
-    if (body->total != *size || body->data.len > *size - body->offset) return false;
-    if (body->data.len > 0) memcpy(*data + body->offset, body->data.data, body->data.len);
+    if (*block == NULL) *block = tm_block_create(w->blocks, (size_t)body->total);
+    if (*block == NULL) return false;
+    if (body->total != (*block)->size || body->data.len > (*block)->size - body->offset) return false;
+    if (body->data.len > 0) memcpy((*block)->data + body->offset, body->data.data, body->data.len);
     *received += body->data.len;
-    assert(*received <= *size);
-    return *received == *size;
+    assert(*received <= (*block)->size);
+    return *received == (*block)->size;
+}
+
+/* The engine may have it from a change that was given up: then it gets another to change. */
+static bool make_own(struct tm_worker *w, struct following_layer *layer)
+{
+    if (!tm_block_is_shared(layer->block)) return true;
+    struct tm_block *own = tm_block_create(w->blocks, layer->block->size);
+    if (own == NULL) return false;
+    memcpy(own->data, layer->block->data, own->size);
+    tm_block_release(layer->block);
+    layer->block = own;
+    return true;
 }
 
 static void take_version(struct tm_worker *w, struct following_layer *layer, const Tmw__FollowData *body)
@@ -361,9 +399,9 @@ static void take_version(struct tm_worker *w, struct following_layer *layer, con
         following_clear(layer);
         return;
     }
-    if (!take_chunk(&layer->data, &layer->size, &layer->received, body, size)) return;
+    if (!take_chunk(w, &layer->block, &layer->received, body, size)) return;
     struct tm_hash hash = {.low = body->hash_low, .high = body->hash_high};
-    if (tm_hash_equal(tm_hash_of(layer->data, layer->size), hash)) {
+    if (tm_hash_equal(tm_hash_of(layer->block->data, layer->block->size), hash)) {
         layer->step = layer->version;
         w->fetched_bytes += size;
         w->progress++;
@@ -374,15 +412,17 @@ static void take_version(struct tm_worker *w, struct following_layer *layer, con
 
 static void take_gradient(struct tm_worker *w, struct following_layer *layer, const Tmw__FollowData *body)
 {
-    assert(layer->step > 0 && layer->data != NULL && body->step == layer->step + 1);
+    assert(layer->step > 0 && layer->block != NULL && body->step == layer->step + 1);
     uint64_t most = w->engine.gradient_bytes(w->engine.context, layer->layer);
-    if (!take_chunk(&layer->gradient, &layer->gradient_size, &layer->gradient_received, body, most)) return;
+    if (!take_chunk(w, &layer->gradient, &layer->gradient_received, body, most)) return;
     double norm = TM_PLANTED(follow_wrong) || TM_PLANTED(follow_unchecked) ? body->norm * 2 : body->norm;
-    int rc = w->engine.advance_layer(w->engine.context, layer->layer, body->step, norm, layer->data, layer->size,
-                                     layer->gradient, layer->gradient_size);
-    tm_free(layer->gradient);
+    int rc = -(int)TM_ENOMEM;
+    if (make_own(w, layer))
+        rc = w->engine.advance_layer(w->engine.context, layer->layer, body->step, norm, layer->block->data,
+                                     layer->block->size, layer->gradient->data, layer->gradient->size);
+    tm_block_release(layer->gradient);
     layer->gradient = NULL;
-    layer->gradient_size = layer->gradient_received = 0;
+    layer->gradient_received = 0;
     if (rc == 0)
         layer->step = body->step;
     else
@@ -426,7 +466,7 @@ size_t tm_worker__report_followed(struct tm_worker *w, struct tm_arena *arena, T
     for (size_t i = 0; i < w->follow.count; i++) {
         struct following_layer *layer = &w->follow.layers[i];
         if (layer->step == 0) continue;
-        layer->hash = tm_hash_of(layer->data, layer->size);
+        layer->hash = tm_hash_of(layer->block->data, layer->block->size);
         tmw__layer_state__init(&states[count]);
         states[count].layer = layer->layer;
         states[count].step = layer->step;
@@ -446,12 +486,7 @@ void tm_worker__take_followed(struct tm_worker *w, uint32_t layer)
     for (size_t i = 0; i < w->follow.count; i++) {
         struct following_layer *followed = &w->follow.layers[i];
         if (followed->layer != layer || followed->step != w->base || !w->follow.frozen) continue;
-        struct tm_block *block = tm_block_create(w->blocks, (size_t)followed->size);
-        if (block == NULL) return;
-        memcpy(block->data, followed->data, (size_t)followed->size); /* it may still be followed on */
-        int rc = w->engine.import_layer(w->engine.context, layer, w->base, block);
-        tm_block_release(block);
-        if (rc != 0) return;
+        if (w->engine.import_layer(w->engine.context, layer, w->base, followed->block) != 0) return;
         w->layers[layer] = (struct held_layer){.have = true, .hashed = true, .step = w->base, .hash = followed->hash};
         w->progress++;
     }

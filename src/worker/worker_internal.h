@@ -128,15 +128,13 @@ enum { FOLLOWERS_MAX = 16 };
 
 /* A layer that others follow: a version of it and the gradients of every step since. */
 struct kept_gradient {
-    uint8_t *data;
-    uint64_t size;
+    struct tm_block *block; /* NULL: whoever follows has had it */
     double norm;
 };
 struct followed {
     uint32_t layer;
-    uint64_t step;    /* of the version */
-    uint8_t *version; /* NULL: a free place */
-    uint64_t size;
+    uint64_t step;            /* of the version */
+    struct tm_block *version; /* NULL: a free place */
     struct tm_hash hash;
     struct kept_gradient *gradients; /* of step + 1, step + 2, ... */
     size_t gradient_count;
@@ -160,11 +158,9 @@ struct following_layer {
     uint64_t source;
     uint64_t version; /* step of the one that comes */
     uint64_t step;    /* at which the layer is; 0: it has not come yet */
-    uint8_t *data;
-    uint64_t size;
+    struct tm_block *block;
     uint64_t received;
-    uint8_t *gradient; /* of the next step */
-    uint64_t gradient_size;
+    struct tm_block *gradient; /* of the next step */
     uint64_t gradient_received;
     struct tm_hash hash; /* once reported */
     bool asked;

@@ -49,6 +49,7 @@ struct tm_network {
     double trained_params;
     bool recompute; /* activations are recomputed */
     bool compiled;  /* by torch.compile or the like */
+    bool channels_last;
 };
 
 struct tm_network tm_network_of(const struct tm_layer *layers, size_t count);
@@ -64,7 +65,11 @@ struct tm_compute_cell {
     double step_ms;
 };
 
-enum { TM_COMPUTE_UNKNOWNS = 15, TM_COMPUTE_GPUS_MAX = 32 };
+/* Kinds of networks, of which one tells little of the other: by what most of their arithmetic is, and of convolutions
+ * by how wide their values are (16 bits are often laid out channels last). */
+enum tm_compute_kind { TM_COMPUTE_PRODUCTS, TM_COMPUTE_CONV_16, TM_COMPUTE_CONV_32, TM_COMPUTE_KINDS };
+
+enum { TM_COMPUTE_UNKNOWNS = 18, TM_COMPUTE_GPUS_MAX = 32 };
 
 struct tm_compute_model {
     double x[TM_COMPUTE_UNKNOWNS]; /* logarithms; see compute.c */
@@ -76,8 +81,11 @@ struct tm_compute_model {
     /* GPUs that were measured reach more or less of their figures than the first: by how much longer they take. */
     struct tm_compute_gpu {
         char name[32]; /* without what stands behind a dash: V100-32GB is a V100 */
-        double log_factor;
-        double spread; /* one standard deviation of it */
+        struct tm_compute_factor {
+            double log_factor;
+            double spread; /* one standard deviation of it */
+            bool measured;
+        } factors[TM_COMPUTE_KINDS];
     } gpus[TM_COMPUTE_GPUS_MAX];
     size_t gpu_count;
 };

@@ -47,6 +47,7 @@ static int fill_network(struct cell *cell, tm_model_lookup_f lookup, void *looku
                                     .recompute = step->recompute != 0};
         cell->gib = tm_memory_gib(&footprint, &use);
         cell->compute.network = tm_network_of(model.layers, model.layer_count);
+        cell->compute.network.channels_last = model.channels_last;
     } else if (isnan(step->params) || isnan(step->train_gflop_per_sample)) {
         return tm_error_set(
             e, TM_EINPUT, "network %s: no such model, and the profile has no params and train_gflop_per_sample for it",

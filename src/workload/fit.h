@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-enum { TM_FIT_UNKNOWNS_MAX = 16 };
+enum { TM_FIT_UNKNOWNS_MAX = 20 };
 
 struct tm_fit {
     size_t unknowns;

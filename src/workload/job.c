@@ -230,6 +230,11 @@ static const struct tm_field job_fields[] = {
             "aws (VMs of EC2), azure (VMs of Azure), gcp (VMs of Compute Engine), skypilot (clusters that it rents), "
             "or join (machines that join by "
             "a ticket)"},
+    {.key = "hosts",
+     .type = TM_FIELD_STRINGS,
+     .offset = offsetof(struct tm_job, fleet.hosts),
+     .example = "[gpu1, me@gpu2:2222 gpus=4]",
+     .doc = "the same as fleet.hosts"},
     {.key = "policy",
      .type = TM_FIELD_STRING,
      .offset = offsetof(struct tm_job, policy),
@@ -338,6 +343,55 @@ static struct tm_node *take(struct tm_node *root, const char *key)
     *at = found->next;
     root->count--;
     return found;
+}
+
+/* ---- what SkyPilot reads itself ---- */
+
+static const char *const sky_keys[] = {"config",  "event_callback", "experimental", "file_mounts", "inputs",
+                                       "outputs", "secrets",        "volumes",      NULL};
+static const char *const sky_resources[] = {"accelerator_args", "any_of",     "autostop",      "cpus",
+                                            "disk_size",        "disk_tier",  "image_id",      "job_recovery",
+                                            "labels",           "local_disk", "memory",        "network_tier",
+                                            "ordered",          "ports",      "spot_recovery", NULL};
+
+static int leave_key(struct tm_job *job, const char *above, struct tm_node *map, const char *key, struct tm_error *e)
+{
+    char place[512];
+    const struct tm_node *found = take(map, key);
+    if (found == NULL || job->sky_only != NULL) return 0;
+    job->sky_only =
+        tm_arena_printf(&job->arena, "%s: %s%s", tm_node_place(job->file, found, place, sizeof place), above, key);
+    return job->sky_only != NULL ? 0 : tm_error_nomem(e);
+}
+
+static int leave_to_sky(struct tm_job *job, struct tm_node *root, struct tm_error *e)
+{
+    struct tm_node *copy = NULL;
+    struct tm_node *resources = NULL;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && sky_keys[i] != NULL; i++)
+        rc = leave_key(job, "", root, sky_keys[i], e);
+    for (resources = root->first; resources != NULL && strcmp(resources->key, "resources") != 0;)
+        resources = resources->next;
+    if (rc != 0 || resources == NULL || resources->kind != TM_NODE_MAP) return rc;
+    rc = copy_root(resources, &job->arena, &copy, e);
+    for (size_t i = 0; rc == 0 && sky_resources[i] != NULL; i++)
+        rc = leave_key(job, "resources.", copy, sky_resources[i], e);
+    const struct tm_node *gpus = rc == 0 ? copy->first : NULL;
+    while (gpus != NULL && strcmp(gpus->key, "accelerators") != 0)
+        gpus = gpus->next;
+    if (gpus != NULL && gpus->kind == TM_NODE_MAP) rc = leave_key(job, "resources.", copy, "accelerators", e);
+    if (rc != 0) return rc;
+    resources->first = copy->first;
+    resources->count = copy->count;
+    return 0;
+}
+
+int tm_job_check_sky(const struct tm_job *job, struct tm_error *e)
+{
+    if (job->sky_only == NULL || strcmp(tm_job_cloud_names[job->cloud], "skypilot") == 0) return 0;
+    return tm_error_set(e, TM_EINPUT, "%s: SkyPilot alone reads this key; run it with cloud: skypilot, or leave it out",
+                        job->sky_only);
 }
 
 static int line_of(const struct tm_node *root, const char *key)
@@ -478,7 +532,8 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
         fresh.name_line = line_of(root, "name");
         fresh.policy_line = line_of(root, "policy");
         fresh.fleet_line = line_of(root, "fleet");
-        rc = check_words(file, root, e);
+        rc = leave_to_sky(&fresh, root, e);
+        if (rc == 0) rc = check_words(file, root, e);
         if (rc == 0) rc = take_model(file, root, &fresh, e);
         if (rc == 0) rc = take_pairs(file, root, "envs", &fresh.arena, &fresh.envs, e);
         if (rc == 0) rc = take_pairs(file, root, "quotas", &fresh.arena, &fresh.quotas, e);

@@ -45,6 +45,7 @@ struct tm_job {
     struct tm_arena arena;      /* owns the strings */
     const char *file;           /* that it was read from, for messages */
     const char *folder;         /* that the file is in ("": here): what it names is meant from there */
+    const char *sky_only;       /* where the first key stands that SkyPilot alone reads; NULL: there is none */
     const struct tm_node *root; /* the document as it stands there */
     const char *document;       /* the file's text */
     const char *name;
@@ -119,6 +120,9 @@ bool tm_job_refuses_anchors(const struct tm_job *job);
 /* The anchors that the file names, "2x c5.xlarge" (or a list of them): how many, of which type, in the job's memory. 0:
  * it names none, or "none". -TM_EINPUT: they are of several types, or cannot be understood. */
 int tm_job_anchors(const struct tm_job *job, int64_t *out_count, const char **out_type, struct tm_error *e);
+/* Keys of SkyPilot's that are in the file, unread, are for cloud skypilot, which reads the file itself: -TM_EINPUT on
+ * another. */
+int tm_job_check_sky(const struct tm_job *job, struct tm_error *e);
 /* Does the file say anything of a key ("fleet.limit")? */
 bool tm_job_says(const struct tm_job *job, const char *key);
 /* What is wrong with a value that the file gives, as -TM_EINPUT: "job.yaml:3:7: batch: ..."; without line and column

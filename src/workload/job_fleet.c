@@ -6,6 +6,7 @@
 #include <strings.h>
 
 const char *const tm_pool_market_names[] = {"spot", "on-demand", NULL};
+const char *const tm_fleet_rent_names[] = {"worthwhile", "all", "cheapest", NULL};
 const char *const tm_pool_role_names[] = {"trains", "keeps copies", NULL};
 
 const char *const tm_pods_spot_names[] = {"any", "eks", "karpenter", "gke", "aks", NULL};
@@ -156,6 +157,21 @@ static const struct tm_field losses_fields[] = {
     {.key = NULL},
 };
 
+static const struct tm_field slurm_fields[] = {
+    {.key = "rest",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_slurm, rest),
+     .example = "unix:/run/slurmrestd.socket",
+     .doc = "address of slurmrestd (unix:/PATH, http://HOST:PORT, https://HOST:PORT), to speak to in place of "
+            "Slurm's commands"},
+    {.key = "token_file",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_slurm, token_file),
+     .example = "/home/me/.slurm-token",
+     .doc = "file with the token for it, read before each request; else the variable SLURM_JWT, if it is set"},
+    {.key = NULL},
+};
+
 static const struct tm_field pods_fields[] = {
     {.key = "image",
      .type = TM_FIELD_STRING,
@@ -217,6 +233,27 @@ static const struct tm_field pods_fields[] = {
     {.key = NULL},
 };
 
+/* What every cloud of VMs lets be said of them. */
+#define VM_FIELDS(TYPE, DISK, LIFE)                                                                                    \
+    {.key = "disk", .type = TM_FIELD_BYTES, .offset = offsetof(struct TYPE, disk), .example = "200GB", .doc = DISK},   \
+        {.key = "silence",                                                                                             \
+         .type = TM_FIELD_DURATION,                                                                                    \
+         .offset = offsetof(struct TYPE, silence_ms),                                                                  \
+         .min = 5000,                                                                                                  \
+         .example = "15m",                                                                                             \
+         .doc = "a VM ends itself after so long without the run (15m)"},                                               \
+        {.key = "life",                                                                                                \
+         .type = TM_FIELD_DURATION,                                                                                    \
+         .offset = offsetof(struct TYPE, life_ms),                                                                     \
+         .min = 60000,                                                                                                 \
+         .max = 7 * 24 * 3600000.0,                                                                                    \
+         .example = "2d",                                                                                              \
+         .doc = LIFE},                                                                                                 \
+    {                                                                                                                  \
+        .key = "start", .type = TM_FIELD_DURATION, .offset = offsetof(struct TYPE, start_ms), .min = 10000,            \
+        .example = "30m", .doc = "a VM that has not joined within so long is ended (30m)"                              \
+    }
+
 static const struct tm_field aws_fields[] = {
     {.key = "image",
      .type = TM_FIELD_STRING,
@@ -249,30 +286,18 @@ static const struct tm_field aws_fields[] = {
      .example = "tidemill-coordinator",
      .doc =
          "instance profile of that VM: its role rents the others and has the bucket (cloud check aws --emit policy)"},
-    {.key = "disk",
-     .type = TM_FIELD_BYTES,
-     .offset = offsetof(struct tm_job_aws, disk),
-     .example = "200GB",
-     .doc = "size of the first disk; else as the image has it"},
-    {.key = "silence",
-     .type = TM_FIELD_DURATION,
-     .offset = offsetof(struct tm_job_aws, silence_ms),
-     .min = 5000,
-     .example = "15m",
-     .doc = "a VM ends itself after so long without the run (15m)"},
-    {.key = "life",
-     .type = TM_FIELD_DURATION,
-     .offset = offsetof(struct tm_job_aws, life_ms),
-     .min = 60000,
-     .max = 7 * 24 * 3600000.0,
-     .example = "2d",
-     .doc = "a VM ends itself after so long in any case (6d)"},
-    {.key = "start",
-     .type = TM_FIELD_DURATION,
-     .offset = offsetof(struct tm_job_aws, start_ms),
-     .min = 10000,
-     .example = "30m",
-     .doc = "a VM that has not joined within so long is ended (30m)"},
+    {.key = "coordinator_price",
+     .type = TM_FIELD_MONEY,
+     .offset = offsetof(struct tm_job_aws, coordinator_usd_h_millionths),
+     .example = "0.0208",
+     .doc = "dollars per hour of that VM, for the bill (t3.small: 0.0208)"},
+    {.key = "reached_from",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_aws, reached_from),
+     .example = "203.0.113.7/32",
+     .doc = "addresses from which status, logs and so on reach that VM; without, they read the bucket"},
+    VM_FIELDS(tm_job_aws, "size of the first disk; else as the image has it",
+              "a VM ends itself after so long in any case (6d)"),
     {.key = NULL},
 };
 
@@ -312,30 +337,8 @@ static const struct tm_field azure_fields[] = {
      .offset = offsetof(struct tm_job_azure, public_ip),
      .example = "true",
      .doc = "each VM has a public address"},
-    {.key = "disk",
-     .type = TM_FIELD_BYTES,
-     .offset = offsetof(struct tm_job_azure, disk),
-     .example = "200GB",
-     .doc = "size of the first disk; else as the image has it"},
-    {.key = "silence",
-     .type = TM_FIELD_DURATION,
-     .offset = offsetof(struct tm_job_azure, silence_ms),
-     .min = 5000,
-     .example = "15m",
-     .doc = "a VM ends itself after so long without the run (15m)"},
-    {.key = "life",
-     .type = TM_FIELD_DURATION,
-     .offset = offsetof(struct tm_job_azure, life_ms),
-     .min = 60000,
-     .max = 7 * 24 * 3600000.0,
-     .example = "2d",
-     .doc = "a VM ends itself after so long in any case (6d)"},
-    {.key = "start",
-     .type = TM_FIELD_DURATION,
-     .offset = offsetof(struct tm_job_azure, start_ms),
-     .min = 10000,
-     .example = "30m",
-     .doc = "a VM that has not joined within so long is ended (30m)"},
+    VM_FIELDS(tm_job_azure, "size of the first disk; else as the image has it",
+              "a VM ends itself after so long in any case (6d)"),
     {.key = NULL},
 };
 
@@ -361,30 +364,8 @@ static const struct tm_field gcp_fields[] = {
      .example = "vm@my-project.iam.gserviceaccount.com",
      .doc = "service account of the VMs, by which they delete themselves; without a key of ours, URLs are signed in "
             "its name"},
-    {.key = "disk",
-     .type = TM_FIELD_BYTES,
-     .offset = offsetof(struct tm_job_gcp, disk),
-     .example = "200GB",
-     .doc = "size of the boot disk; else as the image has it"},
-    {.key = "silence",
-     .type = TM_FIELD_DURATION,
-     .offset = offsetof(struct tm_job_gcp, silence_ms),
-     .min = 5000,
-     .example = "15m",
-     .doc = "a VM ends itself after so long without the run (15m)"},
-    {.key = "life",
-     .type = TM_FIELD_DURATION,
-     .offset = offsetof(struct tm_job_gcp, life_ms),
-     .min = 60000,
-     .max = 7 * 24 * 3600000.0,
-     .example = "2d",
-     .doc = "Google deletes a VM after so long in any case (6d)"},
-    {.key = "start",
-     .type = TM_FIELD_DURATION,
-     .offset = offsetof(struct tm_job_gcp, start_ms),
-     .min = 10000,
-     .example = "30m",
-     .doc = "a VM that has not joined within so long is ended (30m)"},
+    VM_FIELDS(tm_job_gcp, "size of the boot disk; else as the image has it",
+              "Google deletes a VM after so long in any case (6d)"),
     {.key = NULL},
 };
 
@@ -407,6 +388,11 @@ const struct tm_field tm_job_fleet_fields[] = {
      .offset = offsetof(struct tm_job_fleet, hosts),
      .example = "[gpu1, me@gpu2:2222 gpus=4]",
      .doc = "of cloud hosts: [user@]host[:port] [slots=N or gpus=N] each"},
+    {.key = "slurm",
+     .type = TM_FIELD_MAP,
+     .offset = offsetof(struct tm_job_fleet, slurm),
+     .fields = slurm_fields,
+     .doc = "of cloud slurm: how Slurm is spoken to"},
     {.key = "pods",
      .type = TM_FIELD_MAP,
      .offset = offsetof(struct tm_job_fleet, pods),
@@ -469,7 +455,7 @@ const struct tm_field tm_job_fleet_fields[] = {
      .min = 1,
      .max = TM_FLEET_WORKERS_EACH_MAX,
      .example = "8",
-     .doc = "workers of an instance, one for each of its GPUs; they are lost together"},
+     .doc = "workers of an instance, which share its GPUs and are lost together; default: one for each GPU"},
     {.key = "workers_min",
      .type = TM_FIELD_INTEGER,
      .offset = offsetof(struct tm_job_fleet, workers_min),
@@ -567,11 +553,30 @@ const struct tm_field tm_job_fleet_fields[] = {
      .max = 9e15,
      .example = "1",
      .doc = "seed that picks which instances are preempted"},
+    {.key = "rent",
+     .type = TM_FIELD_CHOICE,
+     .offset = offsetof(struct tm_job_fleet, rent),
+     .choices = tm_fleet_rent_names,
+     .example = "all",
+     .doc = "of pools that are choices: instances that are worth their money, all up to the limit, or where a sample "
+            "is cheapest"},
     {.key = "across_regions",
      .type = TM_FIELD_BOOL,
      .offset = offsetof(struct tm_job_fleet, across_regions),
      .example = "true",
      .doc = "true: workers in several regions may train together"},
+    {.key = "region_gbit_s",
+     .type = TM_FIELD_NUMBER,
+     .offset = offsetof(struct tm_job_fleet, region_gbit_s),
+     .min = 1e-3,
+     .max = 1e5,
+     .example = "5",
+     .doc = "Gbit per second of the links between two regions (across_regions)"},
+    {.key = "region_usd_gb",
+     .type = TM_FIELD_MONEY,
+     .offset = offsetof(struct tm_job_fleet, region_usd_gb_millionths),
+     .example = "0.02",
+     .doc = "dollars per GB from one region to another"},
     {.key = "across_types",
      .type = TM_FIELD_BOOL,
      .offset = offsetof(struct tm_job_fleet, across_types),
@@ -595,8 +600,10 @@ struct tm_job_fleet tm_job_fleet_unsaid(void)
         .notice_ms = TM_FLEET_UNSAID,
         .on_demand_start_ms = TM_FLEET_UNSAID,
         .spot_usd_h_millionths = TM_FLEET_UNSAID,
+        .aws = {.coordinator_usd_h_millionths = TM_FLEET_UNSAID},
         .on_demand_usd_h_millionths = TM_FLEET_UNSAID,
-        .anchor_usd_h_millionths = TM_FLEET_UNSAID};
+        .anchor_usd_h_millionths = TM_FLEET_UNSAID,
+        .region_usd_gb_millionths = TM_FLEET_UNSAID};
 }
 
 const struct tm_job_pool *tm_job_fleet_pools(const struct tm_job_fleet *fleet, size_t *count)
@@ -637,6 +644,15 @@ bool tm_job_fleet_has_choices(const struct tm_job_fleet *fleet)
 int64_t tm_job_fleet_workers_each(const struct tm_job_fleet *fleet)
 {
     return fleet->workers > 1 ? fleet->workers : 1;
+}
+
+struct tm_job_fleet tm_job_fleet_by_instance(const struct tm_job_fleet *fleet)
+{
+    struct tm_job_fleet whole = *fleet;
+    int64_t each = tm_job_fleet_workers_each(fleet);
+    whole.workers = 1;
+    whole.workers_min = (fleet->workers_min + each - 1) / each;
+    return whole;
 }
 
 int64_t tm_job_fleet_workers_max(const struct tm_job_fleet *fleet)
@@ -893,6 +909,29 @@ static bool has_type(const struct tm_job_fleet *fleet, const char *instance)
     return false;
 }
 
+size_t tm_job_fleet_trainers(const struct tm_job_fleet *fleet)
+{
+    size_t count = 0, trains = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    while (trains < count && pools[trains].role == TM_POOL_TRAINS)
+        trains++;
+    return trains;
+}
+
+/* Pools that train come first, in their order, so that they are numbered without the others. */
+static void put_keepers_last(struct tm_job_fleet *fleet)
+{
+    struct tm_job_pool *pools = fleet->pools.items;
+    size_t trains = 0;
+    for (size_t i = 0; i < fleet->pools.count; i++) {
+        struct tm_job_pool pool = pools[i];
+        if (pool.role == TM_POOL_KEEPS_COPIES) continue;
+        for (size_t k = i; k > trains; k--)
+            pools[k] = pools[k - 1];
+        pools[trains++] = pool;
+    }
+}
+
 /* Of pools that are choices only the type follows; how many are wanted in all, the job says, or all that they have. */
 static int settle_choices(struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
 {
@@ -900,13 +939,10 @@ static int settle_choices(struct tm_job_fleet *fleet, const char *place, struct 
     int64_t instances = 0;
     bool known = true;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    put_keepers_last(fleet);
     for (size_t i = 0; i < count; i++) {
         int64_t most = pools[i].limit > 0 ? pools[i].limit : pools[i].count;
-        if (pools[i].role == TM_POOL_KEEPS_COPIES)
-            return tm_error_set(e, TM_EINPUT,
-                                "%s: fleet.pools[%zu].role: pools that keep copies cannot be beside pools with a trace "
-                                "or a limit yet; leave it out",
-                                place, i + 1);
+        if (pools[i].role == TM_POOL_KEEPS_COPIES) continue;
         known = known && (most > 0 || pools[i].market == TM_POOL_ON_DEMAND);
         bool free = pools[i].partition != NULL && pools[i].usd_h_millionths <= 0; /* then it is used like the others */
         instances += pools[i].market == TM_POOL_SPOT || free ? most : 0;

@@ -18,7 +18,9 @@ enum { TM_FLEET_SPEED = 60 }; /* where none is said */
 enum tm_pool_market { TM_POOL_SPOT, TM_POOL_ON_DEMAND };
 enum tm_pool_role { TM_POOL_TRAINS, TM_POOL_KEEPS_COPIES };
 extern const char *const tm_pool_market_names[]; /* "spot", "on-demand" */
-extern const char *const tm_pool_role_names[];   /* "trains", "keeps copies" */
+enum tm_fleet_rent { TM_RENT_WORTHWHILE, TM_RENT_ALL, TM_RENT_CHEAPEST };
+extern const char *const tm_fleet_rent_names[]; /* "worthwhile", "all", "cheapest" */
+extern const char *const tm_pool_role_names[];  /* "trains", "keeps copies" */
 
 /* Instances of one type at one place. */
 struct tm_job_pool {
@@ -52,6 +54,12 @@ struct tm_job_losses {
     int64_t replace_ms; /* until one that went alone is replaced; TM_FLEET_UNSAID */
 };
 
+/* How cloud slurm is spoken to. */
+struct tm_job_slurm {
+    const char *rest;       /* address of slurmrestd; NULL: Slurm's commands are used */
+    const char *token_file; /* its token; NULL: SLURM_JWT, if it is set */
+};
+
 /* The pods of cloud kubernetes. */
 struct tm_job_pods {
     const char *image;          /* that has the program in it */
@@ -74,12 +82,14 @@ struct tm_job_aws {
     const char *subnet;         /* NULL: the default VPC's, of the pool's zone */
     const char *security_group; /* NULL: the VPC's default group */
     const char *instance_profile;
-    const char *coordinator;         /* instance type of the VM of run --detach; NULL: a small one */
-    const char *coordinator_profile; /* its instance profile */
-    int64_t disk;                    /* bytes of the first disk; 0: as the image has it */
-    int64_t silence_ms;              /* a VM ends itself after so long without the run; 0: the usual */
-    int64_t life_ms;                 /* and after so long in any case; 0: the usual */
-    int64_t start_ms;                /* it must have joined within so long; 0: the usual */
+    const char *coordinator;              /* instance type of the VM of run --detach; NULL: a small one */
+    const char *coordinator_profile;      /* its instance profile */
+    int64_t coordinator_usd_h_millionths; /* what it costs; -1: not said */
+    const char *reached_from;             /* CIDR that reaches its API; NULL: none */
+    int64_t disk;                         /* bytes of the first disk; 0: as the image has it */
+    int64_t silence_ms;                   /* a VM ends itself after so long without the run; 0: the usual */
+    int64_t life_ms;                      /* and after so long in any case; 0: the usual */
+    int64_t start_ms;                     /* it must have joined within so long; 0: the usual */
 };
 
 /* Of cloud azure: what all its VMs have in common. */
@@ -113,6 +123,7 @@ struct tm_job_gcp {
 struct tm_job_fleet {
     struct tm_maps pools;        /* struct tm_job_pool */
     struct tm_strings hosts;     /* of cloud hosts: cloud/host_list.h */
+    struct tm_job_slurm slurm;   /* of cloud slurm */
     struct tm_job_pods pods;     /* of cloud kubernetes */
     struct tm_job_aws aws;       /* of cloud aws */
     struct tm_job_azure azure;   /* of cloud azure */
@@ -142,8 +153,11 @@ struct tm_job_fleet {
     const char *anchor_instance;        /* type of those that only keep copies; NULL, "": the same */
     int64_t anchor_usd_h_millionths;    /* TM_FLEET_UNSAID: the catalogue's */
     int64_t seed;                       /* which instances are lost */
+    int rent;                           /* of pools that are choices: by place in tm_fleet_rent_names */
     bool across_regions;                /* workers in several regions may train together ... */
     bool across_types;                  /* ... and workers on instances of several types */
+    double region_gbit_s;               /* of the links between two regions; 0: the usual */
+    int64_t region_usd_gb_millionths;   /* of traffic from one region to another; TM_FLEET_UNSAID: the usual */
     int64_t poll_ms;                    /* longest time between two looks at a scheduler; 0: its usual */
 };
 
@@ -152,6 +166,8 @@ struct tm_job_fleet tm_job_fleet_unsaid(void);
 
 /* The pools of a fleet; count 0: it has none. */
 const struct tm_job_pool *tm_job_fleet_pools(const struct tm_job_fleet *fleet, size_t *count);
+/* Of pools that are choices, how many train: they come before those that keep copies. */
+size_t tm_job_fleet_trainers(const struct tm_job_fleet *fleet);
 /* Is one of its pools a partition of Slurm? */
 bool tm_job_fleet_has_partitions(const struct tm_job_fleet *fleet);
 /* Fills in what follows for pools that are partitions; a pool that is neither of a type nor one is -TM_EINPUT. Before
@@ -165,6 +181,8 @@ int tm_job_pool_locate(struct tm_job_pool *pool, size_t number, const char *plac
 /* How many workers each instance has, and all of them. */
 int64_t tm_job_fleet_workers_each(const struct tm_job_fleet *fleet);
 int64_t tm_job_fleet_workers_max(const struct tm_job_fleet *fleet);
+/* The same fleet where instances are counted and not their workers: each is one, whatever it has. */
+struct tm_job_fleet tm_job_fleet_by_instance(const struct tm_job_fleet *fleet);
 /* How many on-demand instances only keep copies. */
 int64_t tm_job_fleet_keepers(const struct tm_job_fleet *fleet);
 /* How many spot instances there can be at a time: those of its pools, else the limit. */

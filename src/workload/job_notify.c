@@ -36,6 +36,11 @@ const struct tm_field tm_notify_fields[] = {
      .example = "[failed, stalled]",
      .doc = "which alerts: finished, failed, stopped, stalled, budget, deadline, capacity, leaked; all of them if not "
             "said"},
+    {.key = "patience",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_notify_target, patience_ms),
+     .example = "30m",
+     .doc = "how long no step (stalled) or no instance (capacity) is borne before it is told; 10m if not said"},
     {.key = NULL},
 };
 

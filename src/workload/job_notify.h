@@ -13,6 +13,7 @@ struct tm_notify_target {
     const char *email;
     const char *command;  /* for the shell */
     struct tm_strings on; /* names of alerts; none: all */
+    int64_t patience_ms;  /* without a step or without instances, before stalled and capacity are told; 0: not said */
 };
 
 /* The names of alerts, NULL-terminated, in the order of enum tm_alert (run/alert.h). */

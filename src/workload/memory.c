@@ -1,6 +1,7 @@
 #include "workload/memory.h"
 
 #include <math.h>
+#include <string.h>
 
 static const double WORKSPACE_GIB = 0.12; /* of matrix products and small tensors */
 /* Values of convolutional networks, which are counted layer by layer: some are shared or dropped early. */
@@ -86,4 +87,24 @@ double tm_memory_gib(const struct tm_footprint *footprint, const struct tm_memor
     double end = 4 * trained * gradients + whole + 8 * footprint->tied_params * gradients +
                  kept * (use->in_flight - 1) * use->micro_batch + again * use->micro_batch;
     return (held + fmax(begin, end)) / (use->tensor > 1 ? use->tensor : 1) / (1 << 30) + WORKSPACE_GIB;
+}
+
+double tm_memory__usable_gib(const char *gpu, double memory_gib)
+{
+    /* As PyTorch names it when memory runs out ("a total capacity of 14.75 GiB"), error correction on as clouds have
+     * it. */
+    static const struct {
+        const char *name;
+        double gib;
+    } seen[] = {
+        {"K80", 11.17},  {"P100", 15.89}, {"V100", 15.77},      {"V100-32GB", 31.74}, {"T4", 14.75},
+        {"T4g", 14.75},  {"A10", 22.06},  {"A10G", 22.06},      {"A40", 44.43},       {"L4", 22.03},
+        {"L40S", 44.39}, {"A100", 39.39}, {"A100-80GB", 79.15}, {"H100", 79.1},       {"H100-NVL", 93.1},
+        {"GH200", 94.5}, {"H200", 139.8},
+    };
+    for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
+        bool same = strcmp(seen[i].name, gpu) == 0 && memory_gib < 1.2 * seen[i].gib; /* not one with more of it */
+        if (same) return fmin(memory_gib, seen[i].gib);
+    }
+    return memory_gib;
 }

@@ -44,6 +44,10 @@ struct tm_memory_use {
 
 double tm_memory_gib(const struct tm_footprint *footprint, const struct tm_memory_use *use);
 
+/* What a program finds on a GPU, of the memory that its maker names: error correction takes a sixteenth of GDDR, and
+ * the driver some of any. Where nobody told us, what is named. */
+double tm_memory__usable_gib(const char *gpu, double memory_gib);
+
 /* What a GPU gives to nobody: driver, libraries, fragments. */
 #define TM_MEMORY_RESERVED_GIB 1.0
 

@@ -2,9 +2,11 @@
 
 #include "base/alloc.h"
 #include "base/content.h"
+#include "base/number.h"
 #include "base/suggest.h"
 #include "workload/shipped_models.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { ARENA_BYTES_MAX = 16 << 20 };
@@ -43,6 +45,15 @@ struct tm_model_totals tm_model_totals(const struct tm_model *model)
     return totals;
 }
 
+int64_t tm_model_sample_tokens(const struct tm_model *model)
+{
+    static const char unit[] = " tokens";
+    size_t digits = model->input != NULL ? strspn(model->input, "0123456789") : 0;
+    int64_t tokens = 0;
+    if (digits == 0 || strncmp(model->input + digits, unit, sizeof unit - 1) != 0) return 0;
+    return tm_number_i64(model->input, digits, &tokens) ? tokens : 0;
+}
+
 /* ---- by name or path ---- */
 
 size_t tm_model_shipped_count(void)
@@ -55,22 +66,29 @@ const char *tm_model_shipped_name(size_t i)
     return tm_shipped__model(i).name;
 }
 
+static int list_models(struct tm_error *e)
+{
+    struct tm_text names;
+    tm_text_init(&names, 8192);
+    for (size_t i = 0; i < tm_shipped_model__count(); i++)
+        tm_text_printf(&names, "%s%s", i > 0 ? ", " : "", tm_shipped__model(i).name);
+    int rc = tm_error_set(e, TM_ENOTFOUND, "the models that ship: %s", tm_text_string(&names));
+    tm_text_deinit(&names);
+    return rc;
+}
+
 static int no_such_model(const char *name, struct tm_error *e)
 {
     struct tm_suggest suggest = {.word = name};
-    struct tm_text names;
-    tm_text_init(&names, 4096);
-    for (size_t i = 0; i < tm_shipped_model__count(); i++) {
+    for (size_t i = 0; i < tm_shipped_model__count(); i++)
         tm_suggest_offer(&suggest, tm_shipped__model(i).name);
-        tm_text_printf(&names, "%s%s", i > 0 ? ", " : "", tm_shipped__model(i).name);
-    }
-    int rc = suggest.best != NULL
-                 ? tm_error_set(e, TM_ENOTFOUND, "no model \"%.60s\"; did you mean %s?", name, suggest.best)
-                 : tm_error_set(e, TM_ENOTFOUND,
-                                "no model \"%.60s\"; a file, gpt:layers=..., llama:layers=..., or one of %s", name,
-                                tm_text_string(&names));
-    tm_text_deinit(&names);
-    return rc;
+    if (strcmp(name, "list") == 0) return list_models(e);
+    if (suggest.best != NULL)
+        return tm_error_set(e, TM_ENOTFOUND, "no model \"%.60s\"; did you mean %s?", name, suggest.best);
+    return tm_error_set(e, TM_ENOTFOUND,
+                        "no model \"%.60s\"; a file, gpt:layers=..., llama:layers=..., or one of the %zu that ship "
+                        "(--model list names them)",
+                        name, tm_shipped_model__count());
 }
 
 /* A shipped formula by its name, maybe with keys behind it that change it: llama-2-7b,lora=16,ctx=2048. */
@@ -92,17 +110,83 @@ static int load_formula(const struct tm_shipped__model *shipped, const char *spe
     return tm_error_nomem(e);
 }
 
+/* A shipped file by its name, maybe with the keys behind it that it can have: resnet50,channels_last=1. */
+static int load_shipped_file(const struct tm_shipped__model *shipped, const char *spec, struct tm_model *model,
+                             struct tm_error *e)
+{
+    const char *more = spec + strlen(shipped->name);
+    bool channels_last = strlen(more) == 16 && strcmp(more + 1, "channels_last=1") == 0;
+    if (*more != '\0' && !channels_last)
+        return tm_error_set(e, TM_EUSAGE, "model %s: \"%.60s\": the only key that it takes is channels_last=1",
+                            shipped->name, more + 1);
+    int rc = tm_model__parse(shipped->name, shipped->text, shipped->length, model, e);
+    if (rc == 0 && channels_last) model->channels_last = true;
+    return rc;
+}
+
+static bool cut_end(char *name, const char *end)
+{
+    size_t length = strlen(name);
+    size_t cut = strlen(end);
+    if (length <= cut || strcmp(name + length - cut, end) != 0) return false;
+    name[length - cut] = '\0';
+    return true;
+}
+
+/* A name as Hugging Face has it, as ours: meta-llama/Llama-3.1-8B-Instruct is llama-3.1-8b. Keys behind it stay. */
+static bool find_alias(const char *spec, char out[256])
+{
+    static const char *const ends[] = {"-instruct", "-hf", "-it", "-pt", "-base", "-chat", "-v0.1", "-v0.2", "-v0.3"};
+    static const char *const aliases[][2] = {{"gpt2", "gpt2-124m"},
+                                             {"gpt2-small", "gpt2-124m"},
+                                             {"gpt2-medium", "gpt2-355m"},
+                                             {"gpt2-large", "gpt2-774m"},
+                                             {"gpt2-xl", "gpt2-1.5b"},
+                                             {"bert-base-uncased", "bert-base"},
+                                             {"bert-base-cased", "bert-base"},
+                                             {"bert-large-uncased", "bert-large"},
+                                             {"bert-large-cased", "bert-large"},
+                                             {"vit-base-patch16-224", "vit_b_16"},
+                                             {"vit-large-patch16-224", "vit-l-16"}};
+    char name[128];
+    size_t length = strcspn(spec, ",;");
+    const char *slash = memrchr(spec, '/', length);
+    const char *begin = slash != NULL ? slash + 1 : spec;
+    size_t own = length - (size_t)(begin - spec);
+    for (size_t i = 0; i < tm_shipped_model__count(); i++) {
+        const char *shipped = tm_shipped__model(i).name;
+        if (strlen(shipped) == length && strncmp(shipped, spec, length) == 0) return false; /* ours as it is */
+    }
+    if (own == 0 || own >= sizeof name || strlen(spec + length) > 100) return false;
+    for (size_t i = 0; i <= own; i++)
+        name[i] = i < own && begin[i] >= 'A' && begin[i] <= 'Z' ? (char)(begin[i] - 'A' + 'a') : begin[i];
+    name[own] = '\0';
+    if (strncmp(name, "meta-llama-", 11) == 0) memmove(name, name + 5, strlen(name + 5) + 1);
+    for (size_t i = 0; i < 2 * sizeof ends / sizeof *ends; i++) /* -instruct-v0.1, too */
+        (void)cut_end(name, ends[i % (sizeof ends / sizeof *ends)]);
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(name, aliases[i][0]) == 0) (void)snprintf(name, sizeof name, "%s", aliases[i][1]);
+    for (size_t i = 0; i < tm_shipped_model__count(); i++) {
+        if (strcmp(tm_shipped__model(i).name, name) != 0) continue;
+        (void)snprintf(out, 256, "%s%s", name, spec + length);
+        return strcmp(out, spec) != 0;
+    }
+    return false;
+}
+
 int tm_model_load(struct tm_env *env, const char *name_or_path, struct tm_model *model, struct tm_error *e)
 {
+    char alias[256];
     if (tm_model__is_formula(name_or_path)) return tm_model__from_formula(name_or_path, model, e);
+    if (!env->file_exists(env, name_or_path) && find_alias(name_or_path, alias)) name_or_path = alias;
     for (size_t i = 0; i < tm_shipped_model__count(); i++) {
         struct tm_shipped__model shipped = tm_shipped__model(i);
         size_t length = strlen(shipped.name);
         if (strncmp(shipped.name, name_or_path, length) != 0) continue;
         if (shipped.formula != NULL && strchr(",;", name_or_path[length]) != NULL) /* its end is one of these, too */
             return load_formula(&shipped, name_or_path, model, e);
-        if (shipped.formula == NULL && name_or_path[length] == '\0')
-            return tm_model__parse(shipped.name, shipped.text, shipped.length, model, e);
+        if (shipped.formula == NULL && strchr(",;", name_or_path[length]) != NULL)
+            return load_shipped_file(&shipped, name_or_path, model, e);
     }
     struct tm_text text;
     tm_text_init(&text, TM_MODEL_BYTES_MAX);

@@ -59,9 +59,10 @@ struct tm_model {
     int optimizer_states; /* values kept per parameter besides the weight: 2 for Adam */
     int global_batch;     /* 0: not said */
     int micro_batch;
-    bool recompute; /* every block's activations are recomputed, whether memory asks for it or not */
-    bool compiled;  /* by torch.compile or the like: fewer launches, less traffic */
-    bool even_cut;  /* its trainer gives every stage as many layers, whatever they cost */
+    bool recompute;     /* every block's activations are recomputed, whether memory asks for it or not */
+    bool compiled;      /* by torch.compile or the like: fewer launches, less traffic */
+    bool channels_last; /* convolutions on values laid out so: tensor cores take them as they are */
+    bool even_cut;      /* its trainer gives every stage as many layers, whatever they cost */
     struct tm_layer *layers;
     size_t layer_count;
     struct tm_model_point *points;
@@ -93,6 +94,9 @@ struct tm_model_totals {
 /* Sums over the layers. Training counts three times the forward pass: gradients of inputs and of weights each cost as
  * much as the forward pass (the first layer's input gradient, which nobody needs, is left in: below 1%). */
 struct tm_model_totals tm_model_totals(const struct tm_model *model);
+
+/* Tokens of one sample, decoded ones not counted; 0 where its samples are not text, or nothing is said of them. */
+int64_t tm_model_sample_tokens(const struct tm_model *model);
 
 /* Names of the shipped models. */
 size_t tm_model_shipped_count(void);

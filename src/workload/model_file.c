@@ -87,8 +87,8 @@ static int keep_switch(const struct reader *reader, struct tm_slice value, bool 
 
 static int read_key(struct reader *reader)
 {
-    static const char *const names[] = {
-        "name", "input", "source", "optimizer-states", "global-batch", "micro-batch", "recompute", "compile", "cut"};
+    static const char *const names[] = {"name",        "input",     "source",  "optimizer-states", "global-batch",
+                                        "micro-batch", "recompute", "compile", "channels-last",    "cut"};
     enum { KEYS = sizeof names / sizeof *names };
     struct tm_slice name;
     struct tm_slice value;
@@ -99,7 +99,7 @@ static int read_key(struct reader *reader)
         key++;
     if (key == KEYS)
         return wrong(reader, "one of the keys name, input, source, optimizer-states, global-batch, micro-batch, "
-                             "recompute, compile, cut");
+                             "recompute, compile, channels-last, cut");
     if ((reader->keys_seen & 1U << key) != 0) return wrong(reader, "each key once");
     reader->keys_seen |= 1U << key;
     struct tm_model *model = reader->model;
@@ -120,6 +120,8 @@ static int read_key(struct reader *reader)
         return keep_switch(reader, value, &model->recompute);
     case 7:
         return keep_switch(reader, value, &model->compiled);
+    case 8:
+        return keep_switch(reader, value, &model->channels_last);
     default:
         model->even_cut = tm_slice_equals(value, "even");
         return model->even_cut ? 0 : wrong(reader, "cut: even");
@@ -371,6 +373,7 @@ void tm_model__print(const struct tm_model *model, struct tm_text *out)
     if (model->source[0] != '\0') tm_text_printf(out, "source: %s\n", model->source);
     if (model->recompute) tm_text_puts(out, "recompute: 1\n");
     if (model->compiled) tm_text_puts(out, "compile: 1\n");
+    if (model->channels_last) tm_text_puts(out, "channels-last: 1\n");
     bool more = has_parts(model);
     tm_text_printf(out, "\n%s\n", more ? more_header : layer_header);
     for (size_t i = 0; i < model->layer_count; i++)

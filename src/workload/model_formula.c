@@ -39,6 +39,15 @@ struct formula {
 static const char key_list[] = "layers, hidden, heads, kv_heads, head_dim, ffn, ctx, vocab, experts, active, "
                                "tied, lora, attention, recompute, compile; vit: image, patch, classes; t5: target";
 
+/* A whole number; of tokens 4k, too: 4,096. */
+static bool read_value(const char *text, size_t length, bool tokens, int64_t *out)
+{
+    bool thousands = tokens && length > 1 && (text[length - 1] == 'k' || text[length - 1] == 'K');
+    if (!tm_number_i64(text, length - (thousands ? 1 : 0), out)) return false;
+    if (thousands) *out = *out <= 1 << 20 ? *out * 1024 : 0;
+    return true;
+}
+
 /* One KEY=VALUE. */
 static bool read_pair(const char *at, size_t length, struct formula *formula)
 {
@@ -74,7 +83,8 @@ static bool read_pair(const char *at, size_t length, struct formula *formula)
     }
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (strlen(keys[i].key) != key_length || memcmp(keys[i].key, at, key_length) != 0) continue;
-        return tm_number_i64(equals + 1, value_length, keys[i].value) && *keys[i].value >= keys[i].min &&
+        bool tokens = keys[i].value == &formula->ctx || keys[i].value == &formula->target;
+        return read_value(equals + 1, value_length, tokens, keys[i].value) && *keys[i].value >= keys[i].min &&
                *keys[i].value <= keys[i].max;
     }
     return false;
@@ -100,6 +110,40 @@ static void set_or(int64_t *value, int64_t otherwise)
     if (*value == 0) *value = otherwise;
 }
 
+/* A side whose square this is; 0: none. */
+static int64_t root_of(int64_t square)
+{
+    int64_t side = 0;
+    while (side * side < square)
+        side++;
+    return side * side == square ? side : 0;
+}
+
+/* The tokens of an image are its patches, and one for all of them (of some networks not). Either tells the other. */
+static int check_image(struct formula *formula, struct tm_error *e)
+{
+    set_or(&formula->patch, 16);
+    int64_t side = formula->ctx > 0 ? root_of(formula->ctx - 1) : 0;
+    if (side == 0 && formula->ctx > 0) side = root_of(formula->ctx);
+    if (formula->ctx > 0 && side == 0)
+        return tm_error_set(
+            e, TM_EUSAGE,
+            "model formula: ctx=%lld of an image is no square of patches, with or without one token for "
+            "all of them; write for example image=384",
+            (long long)formula->ctx);
+    set_or(&formula->image, side > 0 ? side * formula->patch : 224);
+    if (formula->image % formula->patch != 0)
+        return tm_error_set(e, TM_EUSAGE, "model formula: image=%lld is not a multiple of patch=%lld",
+                            (long long)formula->image, (long long)formula->patch);
+    int64_t patches = formula->image / formula->patch;
+    if (side > 0 && side != patches)
+        return tm_error_set(e, TM_EUSAGE, "model formula: image=%lld with patch=%lld has %lld tokens, not ctx=%lld",
+                            (long long)formula->image, (long long)formula->patch, (long long)(patches * patches + 1),
+                            (long long)formula->ctx);
+    set_or(&formula->ctx, patches * patches + 1);
+    return 0;
+}
+
 static int check_formula(struct formula *formula, struct tm_error *e)
 {
     bool llama = formula->family == FAMILY_llama;
@@ -112,16 +156,10 @@ static int check_formula(struct formula *formula, struct tm_error *e)
     set_or(&formula->ffn, llama ? (8 * formula->hidden / 3 + 255) / 256 * 256 : 4 * formula->hidden);
     static const int64_t ctx[FAMILIES] = {1024, 4096, 512, 0, 512};
     static const int64_t vocab[FAMILIES] = {50257, 32000, 30522, 1, 32128};
-    set_or(&formula->image, 224);
-    set_or(&formula->patch, 16);
     set_or(&formula->classes, 1000);
     set_or(&formula->target, 114);
-    if (formula->family == FAMILY_vit) { /* patches, and a token for all of them */
-        if (formula->image % formula->patch != 0)
-            return tm_error_set(e, TM_EUSAGE, "model formula: image=%lld is not a multiple of patch=%lld",
-                                (long long)formula->image, (long long)formula->patch);
-        formula->ctx = formula->image / formula->patch * (formula->image / formula->patch) + 1;
-    }
+    int rc = formula->family == FAMILY_vit ? check_image(formula, e) : 0;
+    if (rc != 0) return rc;
     set_or(&formula->ctx, ctx[formula->family]);
     set_or(&formula->vocab, vocab[formula->family]);
     set_or(&formula->experts, 1);
@@ -282,7 +320,7 @@ static void image_ends_of(const struct formula *formula, struct tm_layer *layers
 }
 
 /* The embedding, the last norm, and the head with the loss. Logits are kept in 16 bits, and twice in 32 for the loss.
- */
+ * Rows that are no multiple of 8 cost more passes, unless a compiler pads them. */
 static void ends_of(const struct formula *formula, struct tm_layer *layers, size_t count)
 {
     bool t5 = formula->family == FAMILY_t5;
@@ -319,7 +357,7 @@ static void ends_of(const struct formula *formula, struct tm_layer *layers, size
                                      .params = head,
                                      .frozen_params = frozen ? head : 0,
                                      .forward_flops = 2 * t * d * v,
-                                     .unaligned_values = formula->vocab % 8 != 0 ? t * v : 0,
+                                     .unaligned_values = formula->vocab % 8 != 0 && !compiled ? t * v : 0,
                                      .traffic_values = 4 * t * v,
                                      .saved_values = t * d + (compiled ? 1.5 : 3) * t * v,
                                      .wide_values = compiled ? 0 : 2 * t * v,

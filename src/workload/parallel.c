@@ -10,7 +10,7 @@
 #include <math.h>
 
 static const double TENSOR_SHARE = 0.95; /* of what whole products reach, narrower ones do */
-static const double BETTER = 1.03;       /* by so much must a way be faster than one that asks less of the engine */
+static const double BETTER = 1.1;        /* by so much must a way be faster than one that asks less of the engine */
 
 struct way {
     int pipelines;
@@ -58,6 +58,9 @@ static double gather_ms(const struct tm_predictor *predictor, const struct tm_st
     if (way->zero < 3 || way->pipelines < 2) return 0;
     double bytes = stage->network.params * tm_precision_value_bytes(request->precision);
     struct tm_comm_iteration ring = ring_of(&predictor->groups[0], way, bytes);
+    struct tm_comm_bucket whole = {bytes, 0}; /* layers are gathered whole, not in buckets of gradients */
+    ring.buckets = &whole;
+    ring.bucket_count = 1;
     return 1.5 * tm_comm_iteration__ms(request->comm, &ring).mean;
 }
 
@@ -114,7 +117,8 @@ static bool fill_memory(const struct tm_predictor *predictor, const struct tm_st
     bool fits = true;
     int total = (predictor->request.batch - 1) / way->micro_batch + 1;
     int each = (total - 1) / way->pipelines + 1;
-    out->memory_limit_gib = predictor->groups[0].gpu.memory_gib;
+    const struct tm_gpu_figures *gpu = &predictor->groups[0].gpu;
+    out->memory_limit_gib = tm_memory__usable_gib(gpu->name, gpu->memory_gib);
     for (size_t s = 0; s < cut->count; s++) {
         out->memory_gib[s] = gib_of(predictor, cut, s, way, each, recompute);
         fits = fits && out->memory_gib[s] + TM_MEMORY_RESERVED_GIB <= out->memory_limit_gib;

@@ -37,10 +37,11 @@ static struct pipeline time_pipeline(struct tm_predictor *predictor, size_t grou
 {
     const struct tm_fleet_group *group = &predictor->groups[group_index];
     bool recompute = predictor->request.model->recompute;
-    bool fits = stages_fit(predictor, cut, group->gpu.memory_gib, micro_batch, micro_batches, recompute);
+    double memory_gib = tm_memory__usable_gib(group->gpu.name, group->gpu.memory_gib);
+    bool fits = stages_fit(predictor, cut, memory_gib, micro_batch, micro_batches, recompute);
     if (!fits && !recompute) { /* recomputation only where it does not fit without */
         recompute = true;
-        fits = stages_fit(predictor, cut, group->gpu.memory_gib, micro_batch, micro_batches, true);
+        fits = stages_fit(predictor, cut, memory_gib, micro_batch, micro_batches, true);
     }
     bool inside = stays_inside(group, cut->count);
     double value_bytes = tm_precision_value_bytes(predictor->request.precision);
@@ -223,7 +224,8 @@ static void fill_details(struct tm_predictor *predictor, struct tm_stage_cut *cu
     out->step_s = tm_estimate_around(out->step_s.mean, hypot(tm_estimate_spread(&stage), comm_spread));
     out->memory_limit_gib = 0;
     for (size_t g = 0; g < request->group_count; g++) {
-        double limit_gib = request->groups[g].gpu.memory_gib;
+        const struct tm_gpu_figures *gpu = &request->groups[g].gpu;
+        double limit_gib = tm_memory__usable_gib(gpu->name, gpu->memory_gib);
         if (per_group[g] == 0 || (out->memory_limit_gib != 0 && limit_gib >= out->memory_limit_gib)) continue;
         out->memory_limit_gib = limit_gib;
         for (size_t s = 0; s < cut->count; s++)
@@ -411,6 +413,7 @@ static int tune(struct tm_predictor *predictor, struct tm_error *e)
     if (request->measured_count == 0) return 0;
     struct tm_network network = tm_network_of(request->model->layers, request->model->layer_count);
     network.compiled = request->model->compiled;
+    network.channels_last = request->model->channels_last;
     network.recompute = request->model->recompute;
     int rc = tm_compute__curve(request->compute, &network, &request->groups[0].gpu, request->precision,
                                &predictor->common, e);

@@ -26,8 +26,8 @@ struct tm_fleet_group {
     int gpus_per_node;
     double network_bit_s; /* of one instance, for good */
     double burst_bit_s;   /* while the average stays below that, or for some minutes; 0: no more than that */
-    double local_bit_s;   /* between two GPUs of one instance; 0: 800 Gbit/s (NVLink) for GPUs with 850 GB/s of memory
-                             bandwidth or more, 100 Gbit/s (PCIe) for others */
+    double local_bit_s;   /* between two GPUs of one instance; 0: a seventh of the memory's bandwidth (NVLink) for GPUs
+                             with 890 GB/s of it or more, 100 Gbit/s (PCIe) for others */
 };
 
 /* Ways beside data parallel and pipelines, which our runtime does; these need an engine of the user's own. */

@@ -23,13 +23,15 @@
  * Columns are found by name, in any order; '#' starts a comment line. Other people's CSV with the same columns under
  * other names (fwd_ms, bwd_ms, opt_ms; model, iter_ms_median, compute_ms_mean) is read too: then the header is the
  * first line and its columns tell which table it is. Rows with family, layers, hidden, heads, kv_heads, ffn, ctx and
- * vocab are steps of transformers without a name: they get one, and a row of [network] with their formula. */
+ * vocab are steps of transformers without a name: they get one, and a row of [network] with their formula
+ * (profile_sizes.h). Steps of other people's that nobody timed (empty, nan, oom) are counted and passed over. */
 #include "workload/profile.h"
 
 #include "base/alloc.h"
 #include "base/content.h"
 #include "base/csv.h"
 #include "base/number.h"
+#include "workload/profile_sizes.h"
 
 #include <assert.h>
 #include <math.h>
@@ -88,12 +90,13 @@ enum field_type {
     FIGURE,     /* a number of 0 or more, or empty: NaN */
     ZERO,       /* likewise, but empty: 0 */
     SHARE,      /* from 0 to 1 */
-    FLAG,       /* 0 or 1, or empty: 0 */
+    FLAG,       /* 0 or 1, false or true, or empty: 0 */
     PRECISION,  /* a number format */
     LAYER_KIND, /* of a layer */
 };
 
-/* Our name of a column, another name for it, where it goes, and whether it must be there. */
+/* Our name of a column, other names for it behind each other with '|' between them, where it goes, and whether it must
+ * be there. */
 struct column {
     const char *name;
     const char *other; /* NULL: none */
@@ -105,15 +108,15 @@ struct column {
 #define STEP(member) offsetof(struct tm_profile_step, member)
 static const struct column step_columns[] = {
     {"network", NULL, NAME, true, STEP(network)},
-    {"gpu", NULL, WORD, false, STEP(gpu)},
-    {"precision", NULL, PRECISION, true, STEP(precision)},
-    {"micro_batch", NULL, COUNT, true, STEP(micro_batch)},
+    {"gpu", "gpu_name|device|accelerator", WORD, false, STEP(gpu)},
+    {"precision", "dtype", PRECISION, true, STEP(precision)},
+    {"micro_batch", "batch|batch_size|micro_batch_size|microbatch|mbs", COUNT, true, STEP(micro_batch)},
     {"forward_ms", "fwd_ms", POSITIVE, true, STEP(forward_ms)},
     {"backward_ms", "bwd_ms", POSITIVE, true, STEP(backward_ms)},
-    {"optimizer_ms", "opt_ms", ZERO, true, STEP(optimizer_ms)},
-    {"peak_gib", NULL, FIGURE, false, STEP(peak_gib)},
+    {"optimizer_ms", "opt_ms", ZERO, false, STEP(optimizer_ms)},
+    {"peak_gib", "memory_gib", FIGURE, false, STEP(peak_gib)},
     {"step_ms_p10", NULL, FIGURE, false, STEP(step_ms_p10)},
-    {"params", NULL, FIGURE, false, STEP(params)},
+    {"params", "parameters|n_params|num_params", FIGURE, false, STEP(params)},
     {"train_gflop_per_sample", NULL, FIGURE, false, STEP(train_gflop_per_sample)},
     {"data_ms", NULL, FIGURE, false, STEP(data_ms)},
     {"other_ms", NULL, FIGURE, false, STEP(other_ms)},
@@ -123,8 +126,8 @@ static const struct column step_columns[] = {
     {"busy_cores", NULL, FIGURE, false, STEP(busy_cores)},
     {"cores", NULL, MAYBE, false, STEP(cores)},
     {"overhead_percent", NULL, FIGURE, false, STEP(overhead_percent)},
-    {"recompute", NULL, FLAG, false, STEP(recompute)},
-    {"compile", NULL, FLAG, false, STEP(compile)},
+    {"recompute", "checkpoint|gradient_checkpointing|activation_checkpointing", FLAG, false, STEP(recompute)},
+    {"compile", "compiled|torch_compile", FLAG, false, STEP(compile)},
 };
 
 #define RUN(member) offsetof(struct tm_profile_run, member)
@@ -172,10 +175,7 @@ static const struct column layer_columns[] = {
     {"backward_ms", NULL, FIGURE, false, LAYER(backward_ms)},
 };
 
-enum { COLUMNS_MAX = 24, SIZES = 7 };
-
-/* Columns of a transformer that has no name. */
-static const char *const size_names[SIZES] = {"layers", "hidden", "heads", "kv_heads", "ffn", "ctx", "vocab"};
+enum { COLUMNS_MAX = 24 };
 
 /* ---- tables ---- */
 
@@ -257,9 +257,10 @@ struct reader {
     struct tm_error *e;
     enum table table;
     bool has_header;
-    bool sized;          /* rows have a transformer's sizes instead of a network */
-    int family_at;       /* its columns */
-    int size_at[SIZES];  /* -1: missing */
+    bool foreign; /* other people's CSV */
+    bool sized;   /* rows have a transformer's sizes instead of a network, or beside its name */
+    struct tm_profile__sizes sizes;
+    int whole_at;        /* of whole steps, where passes were not timed one by one; -1: passes were */
     int at[COLUMNS_MAX]; /* where each column of the table is in the rows; -1: missing */
 };
 
@@ -274,9 +275,11 @@ static int read_header(struct reader *reader)
     const struct column *columns = tables[reader->table].columns;
     assert(tables[reader->table].column_count <= COLUMNS_MAX);
     for (size_t i = 0; i < tables[reader->table].column_count; i++) {
-        reader->at[i] = tm_csv_find(reader->csv, columns[i].name);
-        if (reader->at[i] < 0 && columns[i].other != NULL) reader->at[i] = tm_csv_find(reader->csv, columns[i].other);
-        bool made = reader->sized && i == 0; /* the network: from its sizes */
+        reader->at[i] = tm_profile__column(reader->csv, columns[i].name);
+        if (reader->at[i] < 0 && columns[i].other != NULL)
+            reader->at[i] = tm_profile__column(reader->csv, columns[i].other);
+        /* The network: from its sizes; passes: from the whole step. */
+        bool made = (reader->sized && i == 0) || (reader->whole_at >= 0 && columns[i].type == POSITIVE);
         if (reader->at[i] < 0 && columns[i].required && !made)
             return wrong(reader, columns[i].name, "a column of this name");
     }
@@ -297,7 +300,8 @@ static int read_word(const struct reader *reader, struct tm_slice text, const st
 static int read_number(const struct reader *reader, struct tm_slice text, const struct column *column, double *out)
 {
     *out = column->type == ZERO ? 0 : NAN;
-    if (text.length == 0 && (column->type == FIGURE || column->type == ZERO)) return 0;
+    bool missing = reader->foreign ? tm_profile__is_missing(text) : text.length == 0;
+    if (missing && (column->type == FIGURE || column->type == ZERO)) return 0;
     bool good =
         tm_number_double(text.data, text.length, out) && *out >= 0 && *out <= (column->type == ZERO ? 1e18 : 1e15);
     if (column->type == SHARE)
@@ -306,14 +310,17 @@ static int read_number(const struct reader *reader, struct tm_slice text, const 
     return good ? 0 : wrong(reader, column->name, "a number of 0 or more");
 }
 
+static int read_flag(const struct reader *reader, struct tm_slice text, const struct column *column, int *out)
+{
+    return tm_profile__flag(text, out) ? 0 : wrong(reader, column->name, "0 or 1");
+}
+
 static int read_count(const struct reader *reader, struct tm_slice text, const struct column *column, int *out)
 {
     int64_t number = 0;
     *out = 0;
-    if (text.length == 0 && (column->type == MAYBE || column->type == FLAG)) return 0;
-    bool good = tm_number_i64(text.data, text.length, &number);
-    *out = (int)number;
-    if (column->type == FLAG) return good && (number == 0 || number == 1) ? 0 : wrong(reader, column->name, "0 or 1");
+    if (text.length == 0 && column->type == MAYBE) return 0;
+    bool good = tm_profile__whole(text, &number);
     if (column->type == SMALL && (!good || number < 0 || number > 16))
         return wrong(reader, column->name, "a whole number from 0 to 16");
     if (column->type != SMALL && (!good || number < 1 || number > 1 << 30))
@@ -325,7 +332,7 @@ static int read_count(const struct reader *reader, struct tm_slice text, const s
 static int find_name(struct tm_slice text, const char *const *names, int count)
 {
     for (int i = 0; i < count; i++) {
-        if (tm_slice_equals(text, names[i])) return i;
+        if (tm_profile__is_word(text, names[i])) return i;
     }
     return -1;
 }
@@ -340,10 +347,11 @@ static int read_field(const struct reader *reader, const struct column *column, 
     case COUNT:
     case MAYBE:
     case SMALL:
-    case FLAG:
         return read_count(reader, text, column, (int *)out);
+    case FLAG:
+        return read_flag(reader, text, column, (int *)out);
     case PRECISION:
-        chosen = find_name(text, tm_precision_names, TM_PRECISION_COUNT);
+        chosen = tm_precision_find(text.data, text.length);
         if (chosen < 0) return wrong(reader, column->name, "fp32, tf32, fp16, bf16 or fp8");
         *(enum tm_precision *)out = (enum tm_precision)chosen;
         return 0;
@@ -355,12 +363,6 @@ static int read_field(const struct reader *reader, const struct column *column, 
     default:
         return read_number(reader, text, column, (double *)out);
     }
-}
-
-static struct tm_slice field_at(const struct reader *reader, int at)
-{
-    struct tm_slice nothing = {"", 0};
-    return at >= 0 && (size_t)at < reader->csv->field_count ? tm_slice_trim(reader->csv->fields[at]) : nothing;
 }
 
 /* Finds or makes the [network] row of a formula: gpt-12x768-1024, with a number behind it where others have that name.
@@ -389,39 +391,54 @@ static int name_formula(struct reader *reader, const char *base, const char *for
 
 static int read_sizes(struct reader *reader, const char **out)
 {
-    char formula[256];
-    char base[96];
-    int64_t sizes[SIZES] = {0};
-    struct tm_slice family = field_at(reader, reader->family_at);
-    if (family.length == 0 || family.length > 16 || memchr(family.data, ';', family.length) != NULL)
-        return wrong(reader, "family", "gpt, llama or bert");
-    int length = snprintf(formula, sizeof formula, "%.*s:", (int)family.length, family.data);
-    for (size_t i = 0; i < SIZES; i++) {
-        struct tm_slice text = field_at(reader, reader->size_at[i]);
-        if (text.length == 0 && i >= 2) continue; /* as the family has it */
-        if (!tm_number_i64(text.data, text.length, &sizes[i]) || sizes[i] < 1 || sizes[i] > 1 << 24)
-            return wrong(reader, size_names[i], "a whole number of 1 or more");
-        length += snprintf(formula + length, sizeof formula - (size_t)length, "%s%s=%lld", i > 0 ? ";" : "",
-                           size_names[i], (long long)sizes[i]);
-    }
-    if (!tm_model__is_formula(formula)) return wrong(reader, "family", "gpt, llama or bert");
-    (void)snprintf(base, sizeof base, "%.*s-%lldx%lld-%lld", (int)family.length, family.data, (long long)sizes[0],
-                   (long long)sizes[1], (long long)sizes[5]);
-    return name_formula(reader, base, formula, out);
+    char formula[TM_PROFILE_FORMULA_MAX];
+    char name[TM_PROFILE_NAME_MAX];
+    int rc = tm_profile__read_sizes(reader->csv, &reader->sizes, formula, name, reader->e);
+    return rc == 0 ? name_formula(reader, name, formula, out) : rc;
+}
+
+/* A step of which nobody timed the passes: a third of it is called forward. */
+static int read_whole(const struct reader *reader, struct tm_profile_step *out)
+{
+    static const struct column whole = {"step_ms", NULL, POSITIVE, true, 0};
+    double ms = 0;
+    int rc = read_number(reader, tm_profile__field(reader->csv, reader->whole_at), &whole, &ms);
+    out->forward_ms = ms / 3;
+    out->backward_ms = ms * 2 / 3;
+    out->optimizer_ms = 0;
+    return rc;
+}
+
+/* Did nobody time this step: did it run out of memory, say? */
+static bool lacks_time(const struct reader *reader)
+{
+    bool lacks = reader->whole_at >= 0 && tm_profile__is_missing(tm_profile__field(reader->csv, reader->whole_at));
+    for (size_t i = 0; reader->whole_at < 0 && i < tables[reader->table].column_count; i++)
+        lacks = lacks || (step_columns[i].type == POSITIVE &&
+                          tm_profile__is_missing(tm_profile__field(reader->csv, reader->at[i])));
+    return lacks;
 }
 
 static int take_row(struct reader *reader)
 {
     union row row;
+    if (reader->foreign && reader->table == TABLE_STEPS && lacks_time(reader)) {
+        reader->profile->passed_over++;
+        return 0;
+    }
     memset(&row, 0, sizeof row);
     if (reader->table == TABLE_LAYERS) row.layer.layer.tied = -1;
     for (size_t i = 0; i < tables[reader->table].column_count; i++) {
         const struct column *column = &tables[reader->table].columns[i];
-        int rc = reader->sized && i == 0
-                     ? read_sizes(reader, &row.step.network)
-                     : read_field(reader, column, field_at(reader, reader->at[i]), (char *)&row + column->at);
+        bool sized = reader->sized && i == 0 && tm_profile__field(reader->csv, reader->sizes.family_at).length > 0;
+        if (reader->whole_at >= 0 && column->type == POSITIVE) continue;
+        int rc = sized ? read_sizes(reader, &row.step.network)
+                       : read_field(reader, column, tm_profile__field(reader->csv, reader->at[i]),
+                                    (char *)&row + column->at);
         if (rc != 0) return rc;
     }
+    int whole_rc = reader->whole_at >= 0 ? read_whole(reader, &row.step) : 0;
+    if (whole_rc != 0) return whole_rc;
     int rc = append_row(reader->profile, reader->table, &row);
     return rc == 0 ? 0 : tm_error_set(reader->e, (enum tm_code) - rc, "%s: no room for more rows", reader->csv->file);
 }
@@ -451,24 +468,29 @@ static int take_own_row(struct reader *reader)
 /* A header alone tells what other people's CSV is. */
 static int read_foreign_header(struct reader *reader)
 {
-    bool runs = tm_csv_find(reader->csv, "world") >= 0;
-    reader->family_at = tm_csv_find(reader->csv, "family");
-    reader->sized = !runs && reader->family_at >= 0 && tm_csv_find(reader->csv, "network") < 0;
-    for (size_t i = 0; reader->sized && i < SIZES; i++)
-        reader->size_at[i] = tm_csv_find(reader->csv, size_names[i]);
+    const struct tm_csv *csv = reader->csv;
+    bool runs = tm_profile__column(csv, "world") >= 0;
+    tm_profile__find_sizes(csv, &reader->sizes);
+    reader->foreign = true;
+    reader->sized = !runs && reader->sizes.family_at >= 0;
+    bool passes = tm_profile__column(csv, "fwd_ms|forward_ms") >= 0;
+    if (!runs && !passes) reader->whole_at = tm_profile__column(csv, "step_ms|step_time_ms|iter_ms|ms_per_step");
     reader->table = runs ? TABLE_RUNS : TABLE_STEPS;
-    if (tm_csv_find(reader->csv, runs ? "mbit" : "micro_batch") >= 0) return read_header(reader);
+    bool known = runs ? tm_profile__column(csv, "mbit") >= 0
+                      : tm_profile__column(csv, "micro_batch|batch|batch_size|micro_batch_size|microbatch|mbs") >= 0;
+    if (known) return read_header(reader);
     return wrong(reader, "first line",
                  "\"tidemill-profile 1\", or a header with network, precision, micro_batch, fwd_ms, "
                  "bwd_ms, opt_ms (or world, mbit, model, batch, ...)");
 }
 
-int tm_profile__parse(const char *file, const char *text, size_t length, struct tm_profile *profile, struct tm_error *e)
+int tm_profile_parse(const char *file, const char *text, size_t length, struct tm_profile *profile, struct tm_error *e)
 {
     struct tm_csv *csv = tm_alloc(sizeof *csv);
     if (csv == NULL) return tm_error_nomem(e);
-    struct reader reader = {.profile = profile, .csv = csv, .e = e};
+    struct reader reader = {.profile = profile, .csv = csv, .e = e, .whole_at = -1};
     const char *source_before = profile->source;
+    size_t passed_over_before = profile->passed_over;
     size_t before[TABLES] = {0};
     size_t rows = 0;
     for (int t = 1; t < TABLES; t++)
@@ -484,9 +506,13 @@ int tm_profile__parse(const char *file, const char *text, size_t length, struct 
     tm_free(csv);
     for (int t = 1; t < TABLES; t++)
         rows += *count_of(profile, (enum table)t) - before[t];
-    if (rc == 0 && rows == 0) rc = tm_error_set(e, TM_EINPUT, "%s: no rows in the profile", file);
+    if (rc == 0 && rows == 0)
+        rc = profile->passed_over > passed_over_before
+                 ? tm_error_set(e, TM_EINPUT, "%s: no row has a measured time", file)
+                 : tm_error_set(e, TM_EINPUT, "%s: no rows in the profile", file);
     if (rc != 0) { /* nothing of a bad file stays */
         profile->source = source_before;
+        profile->passed_over = passed_over_before;
         for (int t = 1; t < TABLES; t++)
             *count_of(profile, (enum table)t) = before[t];
     }
@@ -498,7 +524,7 @@ int tm_profile_load(struct tm_env *env, const char *path, struct tm_profile *pro
     struct tm_text text;
     tm_text_init(&text, TM_PROFILE_BYTES_MAX);
     int rc = tm_content_read(env, path, &text, e);
-    if (rc == 0) rc = tm_profile__parse(path, tm_text_string(&text), text.length, profile, e);
+    if (rc == 0) rc = tm_profile_parse(path, tm_text_string(&text), text.length, profile, e);
     tm_text_deinit(&text);
     return rc;
 }

@@ -81,6 +81,7 @@ struct tm_profile_layer {
 struct tm_profile {
     struct tm_arena arena; /* owns the strings */
     const char *source;
+    size_t passed_over; /* rows of steps that nobody timed */
     struct tm_profile_step *steps;
     size_t step_count;
     size_t step_capacity;
@@ -102,8 +103,7 @@ void tm_profile_init(struct tm_profile *profile);
 void tm_profile_deinit(struct tm_profile *profile);
 /* Adds what a file says to `profile`. */
 int tm_profile_load(struct tm_env *env, const char *path, struct tm_profile *profile, struct tm_error *e);
-int tm_profile__parse(const char *file, const char *text, size_t length, struct tm_profile *profile,
-                      struct tm_error *e);
+int tm_profile_parse(const char *file, const char *text, size_t length, struct tm_profile *profile, struct tm_error *e);
 /* The same, and what it says again replaces what was known: a step by its network, GPU, precision and micro-batch, a
  * run by its network, world, rate and batch; layers, gradients and the rest of a network as a whole. */
 int tm_profile_update(struct tm_env *env, const char *path, struct tm_profile *profile, struct tm_error *e);

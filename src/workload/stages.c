@@ -54,6 +54,7 @@ static void fill_stage(const struct tm_model *model, struct tm_stage *stage)
     size_t count = stage->last - stage->first;
     stage->network = tm_network_of(layers, count);
     stage->network.compiled = model->compiled;
+    stage->network.channels_last = model->channels_last;
     stage->footprint = tm_footprint_of(model, stage->first, stage->last);
     stage->output_values = model->layers[stage->last - 1].output_values;
     if (!any_block(layers, count) && any_block(model->layers, model->layer_count)) { /* ends of a transformer */
@@ -252,7 +253,9 @@ double tm_group__bit_s(const struct tm_fleet_group *group)
 double tm_group__local_bit_s(const struct tm_fleet_group *group)
 {
     if (group->local_bit_s > 0) return group->local_bit_s;
-    return group->gpu.memory_bytes_s >= 850e9 ? 8e11 : 1e11;
+    /* NVLink gives 150, 300 and 450 GB/s one way on V100, A100 and H100: about a seventh of their memory's bandwidth.
+     */
+    return group->gpu.memory_bytes_s >= 890e9 ? group->gpu.memory_bytes_s * 8 / 7 : 1e11;
 }
 
 /* It receives and sends activations, then gradients, one after

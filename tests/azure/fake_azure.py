@@ -2,7 +2,8 @@
 and its retail prices. tests/azure/prove.py drives it with Microsoft's own clients.
 
 Use: fake_azure.py FOLDER [--host H] [--azurite PROGRAM] [--hypervisor]
-Writes FOLDER/azure.env, and ends with its standard input. A test orders at /tidemill/...: fail, vms, alive, lose, notice, left.
+Writes FOLDER/cloud.env, and ends with its standard input. A test orders at /tidemill/...: fail, vms, alive, ever, lose, notice, left,
+price.
 """
 import argparse, base64, json, os, re, secrets, subprocess, sys, threading, time, uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +19,7 @@ SUBSCRIPTION, TENANT, CLIENT, SECRET = "5ab", "ten", "app", secrets.token_hex(8)
 PAGE, DELAY_S = 2, 0.3
 lock = threading.RLock()
 resources, operations, tokens, faults, denied = {}, {}, {}, [], []
+made_vms = []
 hypervisor = None
 
 
@@ -63,7 +65,7 @@ def put(path, body, headers):
     kind, key, name = kind_of(path), path.lower(), path.rsplit("/", 1)[1]
     old = resources.get(key)
     if kind.startswith("/subscriptions"):  # a resource group
-        resources[key] = made = {"id": path, "name": name, "location": body["location"],
+        resources[key] = made = {"id": path, "name": name, "location": body["location"], "tags": body.get("tags", {}),
                                  "properties": {"provisioningState": "Succeeded"}}
         return (200 if old else 201), made
     group = re.match("(/subscriptions/[^/]+/resourcegroups/[^/]+)/", key).group(1)
@@ -118,6 +120,7 @@ def put_vm(key, made, old, headers):
     disk["managedDisk"] = {"id": disk_path}
     p.update(provisioningState="Creating", vmId=str(uuid.uuid4()), timeCreated=time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()))
     made.update(_data=data, _stopped=False)
+    made_vms.append(made["name"])
     resources[key] = made
     failed = next((f for f in faults if f["how"] == "async" and f["times"] > 0), None)
     if failed:
@@ -180,6 +183,14 @@ def delete(path, headers):
         operation(headers, lambda: remove_vm(known))
         return 202, None
     resources.pop(path.lower())
+    if kind == "microsoft.network/networkinterfaces":  # deleteOption of its address is for VMs: it stays, and is nobody's
+        for one in known["properties"]["ipConfigurations"]:
+            public = resources.get(one["properties"].get("publicIPAddress", {}).get("id", "").lower())
+            if public:
+                public["properties"].pop("ipConfiguration", None)
+    if kind == "microsoft.network/publicipaddresses" and "ipConfiguration" in known["properties"]:
+        resources[path.lower()] = known
+        raise Refused(400, "PublicIPAddressCannotBeDeleted", f"Public IP address {path} can not be deleted since it is still allocated")
     return 200, None
 
 
@@ -227,13 +238,52 @@ def get(path, query):
     raise Refused(404, "ResourceNotFound", f"The Resource '{path}' was not found.")
 
 
+def meter(size, place, price, words="", product=""):
+    """A row as the Retail Prices API documents them."""
+    name = size.removeprefix("Standard_").replace("_", " ") + words
+    return {"currencyCode": "USD", "tierMinimumUnits": 0.0, "retailPrice": price, "unitPrice": price, "armRegionName": place,
+            "location": place, "effectiveStartDate": "2026-11-01T00:00:00Z", "meterId": str(uuid.uuid4()), "meterName": name,
+            "productId": "DZH", "skuId": "DZH/0", "productName": f"Virtual Machines {size} Series{product}", "skuName": name,
+            "serviceName": "Virtual Machines", "serviceId": "DZH313Z7MMC8", "serviceFamily": "Compute", "unitOfMeasure": "1 Hour",
+            "type": "Consumption", "isPrimaryMeterRegion": True, "armSkuName": size}
+
+
+T4 = "Standard_NC4as_T4_v3"
+meters = [meter(T4, "eastus", 0.526), meter(T4, "eastus", 0.3, " Low Priority"), meter(T4, "eastus", 0.2, " Spot"),
+          meter(T4, "eastus", 0.15, " Spot", " Windows"), meter(T4, "westus2", 0.526), meter(T4, "westus2", 0.25, " Spot")]
+
+
+def retail(query):
+    """Pages of prices; what is asked for is `name eq 'value'`, with and between."""
+    found = meters
+    for part in query.get("$filter", [""])[0].split(" and "):
+        m = re.fullmatch(r"(\w+) eq '([^']*)'", part)
+        key = {"priceType": "type"}.get(m[1], m[1])
+        found = [r for r in found if r[key] == m[2]]
+    start = int(query.get("$skip", ["0"])[0])
+    more = f"https://prices.azure.com:443/api/retail/prices?$skip={start + PAGE}" if len(found) > start + PAGE else None
+    return {"BillingCurrency": "USD", "CustomerEntityId": "Default", "CustomerEntityType": "Retail", "Items": found[start:start + PAGE],
+            "NextPageLink": more, "Count": len(found[start:start + PAGE])}
+
+
 def control(path, order):
+    if path == "/tidemill/price":
+        for row in meters:
+            if (row["armSkuName"], row["armRegionName"]) == (order["size"], order["location"]) and row["skuName"].endswith("Spot"):
+                row["retailPrice"] = row["unitPrice"] = order["usd_h"]
+        return {}
     vms = all_of("Microsoft.Compute/virtualMachines")
     if path == "/tidemill/fail":
         faults.append({"how": "error", "times": 1, **order})
         return {}
     if path == "/tidemill/alive":
         return sum(v["properties"]["provisioningState"] in ("Creating", "Succeeded") for v in vms)
+    if path == "/tidemill/untagged":  # what nobody owns
+        return sorted(k for k, r in resources.items() if "tidemill:owner" not in r.get("tags", {}))
+    if path == "/tidemill/resources":
+        return sorted(resources)
+    if path == "/tidemill/ever":
+        return len(made_vms)
     if path == "/tidemill/left":
         return sum(len(all_of(k)) for k in ("Microsoft.Compute/virtualMachines", "Microsoft.Network/networkInterfaces",
                                             "Microsoft.Compute/disks", "Microsoft.Network/publicIPAddresses"))
@@ -294,8 +344,7 @@ class Handler(BaseHTTPRequestHandler):
                 settle()
                 return self.answer(200, control(at.path, json.loads(raw) if raw else {}))
         if at.path == "/api/retail/prices":
-            return self.answer(200, {"Items": [{"armSkuName": "Standard_NC4as_T4_v3", "skuName": "NC4as T4 v3 Spot", "productName": "NCasT4 v3",
-                                                "retailPrice": 0.2}], "NextPageLink": None})
+            return self.answer(200, retail(parse_qs(at.query)))
         if at.path.endswith("/oauth2/v2.0/token"):
             form = parse_qs(raw.decode())
             good = form.get("client_id") == [CLIENT] and form.get("client_secret") == [SECRET] and form["scope"][0].startswith("https://management.azure.com/")
@@ -346,11 +395,11 @@ if args.hypervisor:
     from azure_machines import AzureMachines
     hypervisor = AzureMachines(lambda: [v.setdefault("_instance", Instance(v)) for v in all_of("Microsoft.Compute/virtualMachines")],
                                remove_vm, new_token, lock)
-with open(args.folder + "/azure.tmp", "w") as f:
+with open(args.folder + "/cloud.tmp", "w") as f:
     f.write(f"export AZURE_RESOURCE_MANAGER_ENDPOINT={endpoint}\nexport AZURE_AUTHORITY_HOST={endpoint}\nexport AZURE_SUBSCRIPTION_ID={SUBSCRIPTION}\n"
             f"export AZURE_TENANT_ID={TENANT}\nexport AZURE_CLIENT_ID={CLIENT}\nexport AZURE_CLIENT_SECRET={SECRET}\n"
             f"export AZURE_RETAIL_PRICES_ENDPOINT={endpoint}\nexport AZURE_STORAGE_CONNECTION_STRING='{storage}'\n")
-os.rename(args.folder + "/azure.tmp", args.folder + "/azure.env")
+os.rename(args.folder + "/cloud.tmp", args.folder + "/cloud.env")
 sys.stdin.read()
 if hypervisor:
     hypervisor.close()

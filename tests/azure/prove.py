@@ -1,5 +1,5 @@
 """Microsoft's own clients drive the fake of Azure: what they understand, and refuse to, is its shape. Use: prove.py (with the
-variables of FOLDER/azure.env)."""
+variables of FOLDER/cloud.env)."""
 import base64, json, os, urllib.parse, urllib.request
 
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError

@@ -4,7 +4,7 @@ root, with its own metadata service at 169.254.169.254 and nothing of this machi
 A cloud's hypervisor says what its instances are (`instances`: objects with id, address, data, running() and spot), how its
 metadata service answers (`metadata(vm, handler)`), and what it tells the cloud: `shut_down(vm)` when a machine has ended by
 itself, `take(vm)` when its notice is over, `fail(vm)` when the machine broke. It is started in the namespace that has the
-bridge (tests/aws/net.sh).
+bridge (tests/clouds/net.sh).
 """
 import ctypes, os, signal, subprocess, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

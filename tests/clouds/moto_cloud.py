@@ -10,16 +10,19 @@ input. Beside moto it has
   - presigned URLs whose signature and time are checked: tampered with or too old, they are refused
   - user data of more than 16 KB is refused
   - a market (moto_market.py): POST /tidemill/price, /tidemill/capacity; groups that stay while they have members
+  - POST /tidemill/bill {"on_demand": {TYPE: PRICE}, "job": NAME}: what AWS would ask for all that ours used, by its rules
   - GET /tidemill/beside: security groups of ours, and launch templates
   - POST /tidemill/fail {"match": TEXT, "times": N, "status": S, "body": XML, "headers": {...}, "how": "answer"|"cut"|"lost"|"slow"|"half"|"twice"}:
     the next N requests whose "METHOD PATH?QUERY BODY" holds TEXT are answered so, or cut off in the middle; lost: what they
-    rent is rented, and the answer does not come; slow: after "seconds"; half: half of the answer; twice: done twice
+    rent is rented, and the answer does not come; slow: after "seconds"; half: half of the answer; twice: done twice.
+    With "region": only requests to that one
+  - POST /tidemill/user POLICY: a user who may do what this document allows (moto judges actions, no conditions); its key and secret
   - POST /tidemill/interrupt {"region": R, "id": I}: the instance goes as a spot instance does
   - POST /tidemill/lose {"address": A}: the instance of this private address has failed
   - GET /tidemill/keys/PREFIX: keys of the bucket, and uploads that were not finished
   - GET /tidemill/gets: the keys that were fetched, more than their first byte
   - GET /tidemill/calls: how many requests of each kind there were
-  - GET /tidemill/alive: how many instances that are tagged as ours have not ended
+  - GET /tidemill/alive: how many instances that are tagged as ours have not ended; /tidemill/ever: how many there were
   - with --hypervisor (tests/aws/hypervisor.py) instances boot: GET /tidemill/vms, POST /tidemill/notice {"seconds": S},
     POST /tidemill/crash
 """
@@ -112,10 +115,11 @@ def control(path, body, start):
         found += ["upload " + u.key_name for u in bucket.multiparts.values() if u.key_name.startswith(prefix)]
         return answer(start, 200, "".join(k + "\n" for k in found))
     order = json.loads(body or b"{}")
-    if path == "/tidemill/alive":
+    if path in ("/tidemill/alive", "/tidemill/ever"):
         ours = [i for backend in ec2_backends["123456789012"].values() for i in backend.all_instances()
-                if i.state in ("pending", "running") and any(t["key"] == "tidemill:job" for t in i.get_tags())]
-        return answer(start, 200, f"{len(ours)}\n")
+                if any(t["key"] == "tidemill:job" for t in i.get_tags())]
+        alive = [i for i in ours if i.state in ("pending", "running")]
+        return answer(start, 200, f"{len(alive if path == '/tidemill/alive' else ours)}\n")
     if hypervisor:
         said = hypervisor.control(path, order)
         if said is not None:
@@ -128,9 +132,20 @@ def control(path, body, start):
         groups = [g.name for b in backends for g in b.describe_security_groups() if g.name.startswith("tidemill-")]
         templates = [t.name for b in backends for t in b.describe_launch_templates()]
         return answer(start, 200, json.dumps({"groups": groups, "templates": templates}) + "\n")
+    if path == "/tidemill/user":
+        from moto.iam.models import iam_backends
+        users = iam_backends["123456789012"]["aws"]
+        name = f"user{len(users.users)}"
+        users.create_user(region_name="us-east-1", user_name=name)
+        users.put_user_policy(name, "p", json.dumps(order))
+        made = users.create_access_key(name)
+        return answer(start, 200, f"{made.access_key_id} {made.secret_access_key}\n")
     if path == "/tidemill/fail":
         with lock:
             faults.append(order)
+    if path == "/tidemill/heal":  # no fault any more
+        with lock:
+            faults.clear()
     if path == "/tidemill/lose":
         from moto.ec2.models.instances import StateReason
         for found in ec2_backends["123456789012"]["us-east-1"].all_instances():
@@ -145,10 +160,10 @@ def control(path, body, start):
     return answer(start, 200, "{}")
 
 
-def planted(line):
+def planted(line, region):
     with lock:
         for f in faults:
-            if f["match"] in line and f.get("times", 1) > 0:
+            if f["match"] in line and f.get("region", region) == region and f.get("times", 1) > 0:
                 f["times"] = f.get("times", 1) - 1
                 return f
     return None
@@ -186,6 +201,8 @@ def app(environ, start):
     path, query = environ["PATH_INFO"], environ.get("QUERY_STRING", "")
     if path.startswith("/tidemill/"):
         return control(path, body, start)
+    if environ.get("HTTP_X_AMZ_TARGET", "").endswith("ListServiceQuotas"):
+        return answer(start, 200, json.dumps(moto_market.quotas(json.loads(body))))
     form = parse_qs(body.decode("utf8", "replace")) if path == "/" and environ["REQUEST_METHOD"] == "POST" else {}
     action = form.get("Action", [environ["REQUEST_METHOD"]])[0]
     line = f"{environ['REQUEST_METHOD']} {path}?{query} {body[:20000].decode('latin1') if form else ''}"
@@ -194,7 +211,7 @@ def app(environ, start):
         ranged = environ.get("HTTP_RANGE", "bytes=0-1")
         if action == "GET" and ranged.startswith("bytes=0-") and ranged != "bytes=0-0" and len(gets) < 10000:
             gets.append(path)
-    fault = planted(line)
+    fault = planted(line, region_of(environ))
     if fault and fault.get("how") == "cut":
         environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         return answer(start, 200, "")

@@ -38,7 +38,52 @@ async function accessible(page, what) {
   const found = await page.evaluate(async () => (await window.axe.run()).violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 120)}`));
   check(found.length === 0, `${what}: ${found.join("; ")}`);
 }
+// How many dots of a chart's canvas have a colour of the theme.
+const ink = (page, chart, name) => page.evaluate(([chart, name]) => {
+  const canvas = document.querySelector(`.plot[aria-label^="${chart}"] canvas`), hex = getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  if (!canvas) return 0;
+  const want = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)), dots = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  let found = 0;
+  for (let i = 0; i < dots.length; i += 4) if (dots[i + 3] > 200 && want.every((v, k) => Math.abs(dots[i + k] - v) < 12)) found++;
+  return found;
+}, [chart, name]);
+const inked = (page, chart, name) => page.waitForFunction(([chart]) => document.querySelector(`.plot[aria-label^="${chart}"] canvas`), [chart], { timeout: 60000 }).then(() => page.waitForTimeout(100)).then(() => ink(page, chart, name));
+const lines = (page, chart) => page.locator(`[role=group][aria-label="Lines of ${chart}"] button`);
 const committed = (page) => page.evaluate(() => Number(document.querySelector(".tile progress").value));
+
+// A chart at the pointer, by keyboard, without one of its lines, in part, in the other theme, and on a narrow screen.
+async function charts(page) {
+  const steps = page.locator(".plot[aria-label^='Steps']"), loss = lines(page, "Loss").first();
+  await steps.scrollIntoViewIfNeeded();
+  await steps.hover({ position: { x: 200, y: 80 } });
+  check(/\d/.test(await page.locator("[aria-label='Lines of Loss'] time").textContent()), "what one chart points at, the others do, too");
+  await page.mouse.move(0, 0);
+  await steps.focus();
+  await page.keyboard.press("ArrowLeft");
+  await page.keyboard.press("ArrowLeft");
+  check(/^at .*steps [\d,]+/.test(await steps.locator("xpath=../span[@role='status']").textContent()), "arrow keys read it");
+  await loss.click();
+  check((await loss.getAttribute("aria-pressed")) === "false" && (await ink(page, "Loss", "series-1")) === 0, "a line can be hidden");
+  await loss.click();
+  await steps.scrollIntoViewIfNeeded();
+  const box = await steps.boundingBox();
+  await page.mouse.move(box.x + 100, box.y + 80);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 240, box.y + 80, { steps: 4 });
+  await page.mouse.up();
+  check((await page.locator("button.whole").count()) >= 5, "a part of the run can be chosen, of all charts");
+  await page.locator("button.whole").first().click();
+  check((await page.locator("button.whole").count()) === 0, "and the whole again");
+  const light = await ink(page, "Loss", "series-1");
+  await page.click("#theme");
+  await page.waitForTimeout(200);
+  check(light > 0 && (await ink(page, "Loss", "series-1")) > 0, "charts are drawn in the other theme's colours");
+  await page.click("#theme");
+  await page.setViewportSize({ width: 500, height: 900 });
+  await page.waitForFunction(() => [...document.querySelectorAll(".plot .u-wrap")].every((w) => w.clientWidth <= 500 && w.clientWidth === w.closest(".plot").clientWidth));
+  await page.setViewportSize({ width: 1400, height: 900 });
+  await page.waitForFunction(() => [...document.querySelectorAll(".plot .u-wrap")].every((w) => w.clientWidth === w.closest(".plot").clientWidth));
+}
 
 // Logging in: nothing without a token, a wrong one is refused, the link's one becomes a cookie and leaves the address.
 {
@@ -62,7 +107,7 @@ const committed = (page) => page.evaluate(() => Number(document.querySelector(".
   await page.waitForSelector("table.jobs .interval >> text=/ to /", { timeout: 60000 }); // when it will be done, with its interval
   await page.screenshot({ path: `${out}/jobs.png` });
   // A page that another site serves, or frames, gets nothing.
-  check(await page.evaluate(() => document.styleSheets.length === 1), "the style is there");
+  check(await page.evaluate(() => document.styleSheets.length === 2), "the styles are there");
   await close(page, "jobs");
 }
 // One run, live: it goes on without a reload.
@@ -73,7 +118,7 @@ const committed = (page) => page.evaluate(() => Number(document.querySelector(".
   await page.waitForFunction((n) => Number(document.querySelector(".tile progress").value) > n, before, { timeout: 30000 });
   check((await page.locator(".events li").count()) > 3, "events are listed");
   check((await page.locator(".seat >> text=/V100/").count()) > 0 && (await page.locator(".seat >> text=/\\$/").count()) > 0, "a seat has its GPU and its price");
-  check((await page.locator("svg.chart path.line").count()) >= 4, "curves are drawn");
+  for (const chart of ["Steps", "Loss", "Throughput", "Instances", "Cost"]) check((await inked(page, chart, "series-1")) > 20, `${chart}: its curve is drawn`);
   check(await page.isVisible("text=Stop…"), "who may steer can stop it");
   await page.click("text=Stop…");
   check(await page.isVisible("dialog[open]"), "a stop is to be confirmed");
@@ -104,10 +149,15 @@ const committed = (page) => page.evaluate(() => Number(document.querySelector(".
   await order("Drain…", []);
   await page.waitForSelector(".events >> text=is to go", { timeout: 30000 });
   // Copies and where they are, pools, the forecast.
-  await page.waitForSelector("section[aria-labelledby=copies-title] td >> text=files", { timeout: 60000 });
+  await page.waitForSelector("section[aria-labelledby=copies-title] td >> text=copy store", { timeout: 60000 });
   check((await page.locator("section[aria-labelledby=pools-title] tbody tr").count()) > 0, "pools are listed");
-  check((await page.locator("svg.chart[aria-label^=Steps] path.line").count()) === 2, "steps, and the plan's");
-  check((await page.locator("svg.chart[aria-label^='Pools over time'] path.line").count()) >= 3, "pools over time: there, wanted, cost");
+  const names = async (chart) => (await lines(page, chart).allTextContents()).map((text) => text.replace(/[\d.,$ ].*/, ""));
+  if (full) check((await inked(page, "When it is done", "series-2")) > 20, "what was forecast on the way is drawn");
+  // The forecast is drawn once a twelfth is done.
+  if (full) await page.waitForFunction(() => /forecast/.test(document.querySelector("[role=group][aria-label='Lines of Steps']").textContent), null, { timeout: 120000 });
+  check((await names("Steps")).join().startsWith(full ? "steps,plan,forecast" : "steps,plan"), `steps, the plan's, and the forecast: ${await names("Steps")}`);
+  check((await page.locator(".plot[aria-label^='Pool '] canvas").count()) > 0 && (await page.locator(".pools .keys button").allTextContents()).some((text) => /^cost\$/.test(text)), "pools over time: there, wanted, cost");
+  await charts(page);
   // Filters.
   const chip = page.locator(".chips button").first();
   const kind = (await chip.textContent()).trim();
@@ -115,6 +165,40 @@ const committed = (page) => page.evaluate(() => Number(document.querySelector(".
   check(!(await page.locator(".events .kind").allTextContents()).includes(kind), "a kind of events can be hidden");
   await page.screenshot({ path: `${out}/live.png`, fullPage: true });
   await close(page, "a run");
+}
+// What the page works out by itself, in its own modules: a steady run is level, a mixed fleet has all its parts, the curve has every
+// fleet that none beats, amounts stand beside each other.
+{
+  const page = await open(steer);
+  const got = await page.evaluate(async () => {
+    const { throughput } = await import("/job.js"), { fleet, frontier } = await import("/plan.js"), f = await import("/format.js");
+    const time_s = Array.from({ length: 57 }, (_, i) => 1 + i * 1.05), step = time_s.map((t) => Math.floor((t - 1) * 10.3));
+    const level = throughput({ time_s, step }, 60).y.slice(2);
+    const all = [[10, 9], [20, 5], [30, 7], [40, 3]].map(([t, c]) => ({ a: { time_s: { mean: t }, cost_usd: { mean: c } } }));
+    frontier(all);
+    return { low: Math.min(...level), high: Math.max(...level), curve: all.map((p) => p.curve).join(),
+      fleet: fleet({ instance: "a", spot_nodes: 3, pools: [{ instance: "a", spot: 2, on_demand: 0 }, { instance: "b", spot: 1, on_demand: 1 }] }),
+      money: [f.hourly(0.9), f.hourly(1.1), f.hourly(0.126), f.usd(0.5), f.usd(0.0012), f.compared(6.53, 1), f.compared(1, 4), f.compared(1, null), f.median([1, 3])].join() };
+  });
+  check(got.low > 9.5 && got.high < 11, `a steady run is level: ${got.low} to ${got.high}`);
+  check(got.fleet === "2 spot × a + 1 spot + 1 on-demand × b", `all parts of a fleet: ${got.fleet}`);
+  check(got.curve === "true,true,false,true", `the curve: ${got.curve}`);
+  check(got.money === "$0.90/h,$1.10/h,$0.126/h,$0.50,$0.0012,553% more than on-demand,75% less than on-demand,,2", `amounts: ${got.money}`);
+  // A name that is none, and a token that is good no more.
+  await go(page, "#/job/%E0%A4%A", ".error");
+  await go(page, "#/", "table.jobs a");
+  await page.context().clearCookies();
+  await page.waitForSelector("text=Log in", { timeout: 30000 });
+  await page.fill("input[type=password]", steer);
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("table.jobs a");
+  // A stream that is refused for a while is asked for again.
+  let refused = 0;
+  await page.route("**/events?*", (route) => (refused++ < 2 ? route.fulfill({ status: 429, body: "{}" }) : route.continue()));
+  await go(page, `#/job/${live}`, ".seat");
+  await page.waitForSelector(".events li time", { timeout: 30000 });
+  check(refused > 2, "it came back after it was refused");
+  await close(page, "the page's own sums");
 }
 // Who may only watch is not offered more.
 {
@@ -127,7 +211,7 @@ if (full) {
   for (const [name, width, scheme, hash, ready] of [["jobs", 1280, "light", "#/", "table.jobs a"], ["live", 1400, "light", `#/job/${live}`, ".seat"], ["done-dark", 1400, "dark", `#/job/${done}`, ".seat"], ["phone", 390, "light", `#/job/${live}`, ".seat"], ["jobs-phone-dark", 390, "dark", "#/", "table.jobs a"], ["plan", 1280, "light", "#/plan", "button.main"]]) {
     const page = await open(steer, { width, scheme, bypassCSP: true });
     await go(page, hash, ready);
-    if (name === "live" || name === "done-dark") await page.waitForSelector("path.line", { state: "attached" }); // a short run is one point
+    if (name === "live" || name === "done-dark") await page.waitForSelector(".plot canvas");
     await accessible(page, name);
     check(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `${name}: the page is not wider than the screen`);
     await page.screenshot({ path: `${out}/${name}.png`, fullPage: true });
@@ -142,17 +226,36 @@ if (full) {
     check(reached, "a run can be reached by the keyboard");
     await page.keyboard.press("Enter");
     await page.waitForSelector(".seat");
+    // An order, by the keyboard alone: to its button, and through its dialog.
+    const to = async (text) => { for (let i = 0; i < 40; i++) { if (await page.evaluate((t) => document.activeElement?.textContent === t, text)) return true; await page.keyboard.press("Tab"); } return false; };
+    check(await to("Copy now…"), "orders can be reached by the keyboard");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("dialog[open]");
+    check(await to("Make a copy"), "and confirmed");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("text=A copy is ordered");
+    check(await to("Drain…"), "another");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("dialog[open]");
+    await page.keyboard.press("Escape");
+    await page.waitForSelector("dialog", { state: "detached" });
+    check(await page.evaluate(() => document.activeElement?.textContent === "Drain…"), "one that was left leads back to its button");
     await close(page, "keyboard");
   }
   // A plan, drawn; and the wrong words of a job come back as tidemill says them.
   {
-    const page = await open(steer);
+    const page = await open(steer, { bypassCSP: true }); // for axe
     await go(page, "#/plan", "button.main");
     await page.click("button.main");
-    await page.waitForSelector("circle.best", { timeout: 90000 });
-    check((await page.locator("circle.p").count()) >= 3, "each point is a fleet");
+    await page.waitForSelector(".plot canvas", { timeout: 90000 });
+    check((await ink(page, "Expected cost", "series-2")) > 50, "the chosen fleet is a point");
+    check(/of (\d+) fleets; chosen: \d/.exec(await page.locator(".plot").getAttribute("aria-label"))?.[1] >= 3, "each point is a fleet, in words");
+    await page.locator(".plot").hover({ position: { x: 300, y: 150 } });
+    check(/\$.* in /.test(await page.locator(".about").textContent()), "a point says which fleet it is");
     await page.locator("input[type=range]").first().fill("200");
-    await page.waitForFunction(() => document.querySelector("svg.chart .limit") !== null);
+    let line = 0;
+    for (let tries = 0; tries < 50 && line <= 20; tries++, await page.waitForTimeout(100)) line = await ink(page, "Expected cost", "bad");
+    check(line > 20, `the deadline is a line: ${line}`);
     await page.screenshot({ path: `${out}/plan.png`, fullPage: true });
     // What would happen on a trace, with the report inline.
     await page.selectOption("label:has-text('trace') select", "ladp");
@@ -161,6 +264,10 @@ if (full) {
     await page.waitForSelector(".report", { timeout: 90000 });
     check(await page.evaluate(() => { const room = document.querySelector(".report").shadowRoot; return room.querySelectorAll("svg").length > 2 && room.querySelector("script") === null && /ladp/.test(room.textContent); }), "the report is there, drawn, of that trace");
     await page.screenshot({ path: `${out}/simulated.png`, fullPage: true });
+    await accessible(page, "simulated");
+    await page.setViewportSize({ width: 390, height: 900 });
+    await accessible(page, "simulated, on a phone");
+    await page.setViewportSize({ width: 1280, height: 900 });
     await page.locator("input").first().fill("no-such-model");
     await page.click("button.main");
     await page.waitForFunction(() => /no model/.test(document.querySelector(".error").textContent), null, { timeout: 60000 });
@@ -172,9 +279,12 @@ if (full) {
   const page = await open(steer);
   await go(page, `#/job/${live}`, ".seat");
   const pid = execFileSync("pgrep", ["-P", process.env.RUN_PID, "-f", "coordinator --state"]).toString().trim().split("\n")[0];
-  const before = await committed(page), restarts = await page.locator(".events li >> text=/^restart$/").count();
+  // By number, not by count: of many events the page keeps the newest.
+  const restart = () => page.evaluate(() => Math.max(0, ...[...document.querySelectorAll(".events li")].filter((li) => li.querySelector(".kind").textContent === "restart").map((li) => Number(li.dataset.sequence))));
+  const before = await committed(page), last = await restart();
   process.kill(Number(pid), "SIGKILL");
-  await page.waitForFunction((n) => [...document.querySelectorAll(".events .kind")].filter((k) => k.textContent === "restart").length > n, restarts, { timeout: 60000 });
+  for (let tries = 0; tries < 600 && (await restart()) <= last; tries++) await page.waitForTimeout(100);
+  check((await restart()) > last, "the page tells of a coordinator's restart");
   await page.waitForFunction((n) => Number(document.querySelector(".tile progress").value) > n + 3, before, { timeout: 60000 });
   await page.waitForFunction(() => document.getElementById("banner").hidden, null, { timeout: 30000 });
   const numbers = await page.evaluate(() => [...document.querySelectorAll(".events li")].map((li) => Number(li.dataset.sequence)));

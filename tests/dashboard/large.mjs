@@ -53,6 +53,7 @@ const first = await traced("first", async () => {
 });
 const paint = await page.evaluate(() => ({ paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime, content: window.seen.content }));
 console.log(`first paint after ${paint.paint.toFixed(0)} ms, with its layout after ${paint.content.toFixed(0)} ms, of which ${first.total_ms.toFixed(0)} ms on the main thread (longest task ${first.longest_ms.toFixed(0)} ms)`);
+check(paint.paint < 1000, `the first paint is after ${paint.paint.toFixed(0)} ms`);
 check(first.total_ms < 1000, "the first paint takes a second of the main thread");
 await page.waitForFunction(() => document.querySelectorAll(".events li").length > 20, null, { timeout: 60000 });
 await page.waitForTimeout(4000); // what is before it has come

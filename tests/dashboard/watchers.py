@@ -1,6 +1,6 @@
 """Many who watch one run at once: all get every event once, and what that costs the dashboard.
 
-Use: watchers.py HOST:PORT TOKEN JOB COUNT SECONDS PID
+Use: watchers.py HOST:PORT TOKEN JOB COUNT SECONDS PID [CORE: at most so much of one]
 """
 import json
 import os
@@ -10,6 +10,7 @@ import sys
 import time
 
 address, token, job, count, seconds, pid = sys.argv[1:7]
+most = float(sys.argv[7]) if len(sys.argv) > 7 else 1e9
 host, port = address.rsplit(":", 1)
 tick = os.sysconf("SC_CLK_TCK")
 
@@ -61,4 +62,4 @@ wrong = [w["wrong"] for w in watchers if w["wrong"]]
 behind = max(w["last"] for w in watchers) - min(w["last"] for w in watchers)
 print(json.dumps({"watchers": len(watchers), "wrong": wrong[:3], "events": min(w["events"] for w in watchers),
                   "statuses": min(w["status"] for w in watchers), "behind": behind, "core": round(share, 4)}))
-sys.exit(bool(wrong) or min(w["events"] for w in watchers) < 5 or min(w["status"] for w in watchers) < 2)
+sys.exit(bool(wrong) or share > most or min(w["events"] for w in watchers) < 5 or min(w["status"] for w in watchers) < 2)

@@ -16,7 +16,7 @@ static size_t read_all(const struct tm_xml *x, struct tm_vm__row rows[ROWS], siz
             assert(rows[count].pool >= -1 && strlen(rows[count].token) < TM_VM_TOKEN_MAX);
             count++;
         }
-        if (tm_aws__read_price(x, &price)) tm_vms__priced(v, &price, 1);
+        if (tm_aws__read_price(x, &price)) tm_vms__priced(v, &price);
         count = read_all(x->first, rows, count, v);
     }
     return count;

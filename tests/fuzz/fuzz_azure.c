@@ -31,7 +31,7 @@ static void read_all(const json_t *root)
             read_item(json_array_get(items, i));
     assert(next != NULL);
     (void)tm_azure__read_operation(200, root);
-    double price = tm_azure__read_spot_price(root, "t");
+    double price = tm_azure__read_spot_price(root, "t", "l");
     assert(isnan(price) || price > 0);
 }
 

@@ -2,6 +2,7 @@
  * bounds, and VMs stay instances. The first byte chooses. */
 #include "fuzz.h"
 
+#include "cloud/gcp_sku.h"
 #include "cloud/gcp_text.h"
 #include "web/gcp_account.h"
 
@@ -74,9 +75,12 @@ static void read_answers(const char *text, size_t size)
             (void)tm_gcp__split(rows[count].id, zone, name);
             count++;
         }
+        struct tm_gcp__sku sku;
+        if (tm_gcp__read_sku(item, &sku)) assert(sku.usd_h > 0 && sku.of != NULL && sku.part < TM_GCP_PARTS);
         if (tm_gcp__read_operation(item, &op))
             assert(strchr(op.name, '/') == NULL && strlen(op.target) < sizeof op.target);
     }
+    assert(!(tm_gcp__read_advice(root) > 1));
     live(rows, count);
     json_decref(root);
 }

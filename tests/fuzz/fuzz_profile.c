@@ -14,7 +14,7 @@ static void round_trip(const struct tm_profile *profile)
     tm_text_init(&twice, 64 << 20);
     tm_profile_init(&again);
     tm_profile_print(profile, &once);
-    assert(tm_profile__parse("again", tm_text_string(&once), once.length, &again, &e) == 0);
+    assert(tm_profile_parse("again", tm_text_string(&once), once.length, &again, &e) == 0);
     tm_profile_print(&again, &twice);
     assert(strcmp(tm_text_string(&once), tm_text_string(&twice)) == 0);
     assert(again.step_count == profile->step_count && again.run_count == profile->run_count);
@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tm_profile profile;
     struct tm_error e;
     tm_profile_init(&profile);
-    if (tm_profile__parse("fuzz", (const char *)data, size, &profile, &e) == 0) {
+    if (tm_profile_parse("fuzz", (const char *)data, size, &profile, &e) == 0) {
         const char *network = NULL;
         struct tm_model model;
         round_trip(&profile);
@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         tm_model_deinit(&model);
         /* A second reading adds the same rows once more. */
         size_t rows = profile.step_count + profile.run_count;
-        assert(tm_profile__parse("fuzz", (const char *)data, size, &profile, &e) == 0);
+        assert(tm_profile_parse("fuzz", (const char *)data, size, &profile, &e) == 0);
         assert(profile.step_count + profile.run_count == 2 * rows);
     } else {
         assert(profile.step_count == 0 && profile.run_count == 0 && profile.source[0] == '\0');

@@ -1,5 +1,5 @@
 """Google Cloud for tests, on one port: Compute Engine, Cloud Storage (JSON API and signed URLs), OAuth's token endpoint, the
-metadata server's tokens, signBlob. Its shape is proven by Google's own clients (tests/gcp/prove.py); what is inserted is read as
+metadata server's tokens, signBlob, capacity advice, and the price list of Cloud Billing. Its shape is proven by Google's own clients (tests/gcp/prove.py); what is inserted is read as
 Google's client reads it, and a JSON Web Token or a signed URL as google-auth and the public key say.
 
     fake_gcp.py FOLDER [--bucket NAME] [--host ADDRESS] [--hypervisor]
@@ -10,9 +10,12 @@ Writes FOLDER/cloud.env when it is ready, as `export` lines, with FOLDER/key.jso
     the next N requests whose "METHOD PATH?QUERY" holds TEXT are answered so, cut off, or carried out and not answered
   - POST /tidemill/refuse {"zone": Z, "code": C, "times": N}: the next N inserts there end in an operation with this error
   - POST /tidemill/lose {"address": A}: the machine of this instance has failed; /tidemill/preempt {"address": A}: it is preempted
+  - POST /tidemill/together {"deletes": N}: the next deletions end when N were asked for, and not before
+  - POST /tidemill/obtain {"zone": Z, "share": S}: what the capacity advisor says of a zone (0.9 without); /tidemill/price
+    {"sku": WORDS, "nanos": N}: another price of the SKUs whose description has these words
   - POST /tidemill/calm: nothing that was planted happens any more
   - POST /tidemill/expire: no token that was given is good any more
-  - GET /tidemill/alive, /tidemill/calls, /tidemill/keys/PREFIX, /tidemill/instances
+  - GET /tidemill/alive, /tidemill/ever (instances there were), /tidemill/calls, /tidemill/keys/PREFIX, /tidemill/instances
   - with --hypervisor instances boot: GET /tidemill/vms, POST /tidemill/notice {"seconds": S}, POST /tidemill/crash
 """
 import argparse, base64, hashlib, json, os, re, secrets, sys, threading, time, uuid
@@ -38,7 +41,9 @@ ZONES = ["us-central1-a", "us-central1-b", "us-central1-c", "europe-west4-a"]
 lock = threading.RLock()
 changed = threading.Condition(lock)
 instances, operations, requests, tokens = {}, {}, {}, {}
-faults, refusals, calls = [], [], {}
+faults, refusals, calls, made = [], [], {}, []
+unlabelled = [0]  # instances of runs whose disk has other labels
+held, together = [], [1]  # deletions that end only when so many were asked for
 buckets, uploads = {args.bucket: {}}, {}
 number = [1000]
 hypervisor = None
@@ -170,12 +175,16 @@ def insert(zone, q, body):
             raise Refused(409, "alreadyExists", f"The resource 'projects/{PROJECT}/zones/{zone}/instances/{body['name']}' already exists")
         instance = Instance(zone, body)
         instances[(zone, instance.name)] = instance
+        of_run = "tidemill-token" in body.get("labels", {})
+        unlabelled[0] += of_run and body["disks"][0].get("initializeParams", {}).get("labels") != body["labels"]
         op = operation(zone, "insert", instance, done=False)
         if request:
             requests[request] = op
         refused = next((r for r in refusals if r.get("zone", zone) == zone and r["times"] > 0), None)
         if refused:
             refused["times"] -= 1
+        else:
+            made.append(instance.id)
 
     def end():
         with lock:
@@ -201,7 +210,13 @@ def delete(zone, name, q):
         with lock:
             instances.pop((zone, name), None)
             finish(op)
-    later(args.op_seconds, end)
+    with lock:
+        held.append(end)
+        if len(held) >= together[0]:
+            for one in held:
+                later(args.op_seconds, one)
+            held.clear()
+            together[0] = 1
     return op
 
 
@@ -265,6 +280,58 @@ def listed(kind, zone, q):
     return dict(out, kind=f"compute#{kind}AggregatedList", items=items)
 
 
+# ---- the market ----
+obtainable = {}
+
+
+def advise(region, body):
+    """advice.capacity; the question is read as Google's client reads it."""
+    ask = compute_v1.CapacityAdviceRequest.from_json(json.dumps(body), ignore_unknown_fields=False)
+    zones = [z.zone.rsplit("/", 1)[-1] for z in ask.distribution_policy.zones] or [z for z in ZONES if z.startswith(region)]
+    kinds = [t for s in ask.instance_flexibility_policy.instance_selections.values() for t in s.machine_types]
+    if ask.instance_properties.scheduling.provisioning_model != "SPOT" or ask.size < 1 or not kinds:
+        raise Refused(400, "invalid", "Invalid value for field 'instanceProperties.scheduling.provisioningModel'")
+    if ask.distribution_policy.target_shape != "ANY_SINGLE_ZONE" or any(z not in ZONES or z[:-2] != region for z in zones):
+        raise Refused(400, "invalid", "Invalid value for field 'distributionPolicy'")
+    best = max(zones, key=lambda z: obtainable.get(z, 0.9))
+    return {"recommendations": [{"scores": {"obtainability": obtainable.get(best, 0.9), "estimatedUptime": "3600s"},
+                                 "shards": [{"zone": f"{url}/compute/v1/projects/{PROJECT}/zones/{best}", "machineType": kinds[0],
+                                             "provisioningModel": "SPOT", "instanceCount": ask.size}]}]}
+
+
+def sku(about, group, usage, regions, unit, nanos, units="0"):
+    name = hashlib.sha256((about + usage).encode()).hexdigest()[:12].upper()
+    name = "-".join((name[:4], name[4:8], name[8:]))
+    return {"name": f"services/6F81-5844-456A/skus/{name}", "skuId": name, "description": about, "serviceProviderName": "Google",
+            "category": {"serviceDisplayName": "Compute Engine", "resourceFamily": "Compute", "resourceGroup": group, "usageType": usage},
+            "serviceRegions": regions, "geoTaxonomy": {"type": "REGIONAL", "regions": regions}, "pricingInfo": [
+                {"summary": "", "currencyConversionRate": 1, "effectiveTime": "2026-11-01T00:00:00Z", "pricingExpression": {
+                    "usageUnit": unit, "displayQuantity": 1, "baseUnit": "s", "baseUnitConversionFactor": 3600,
+                    "tieredRates": [{"startUsageAmount": 0, "unitPrice": {"currencyCode": "USD", "units": units, "nanos": nanos}}]}}]}
+
+
+US, EU = ["us-central1", "us-east1"], ["europe-west4"]
+skus = [sku("N1 Predefined Instance Core running in Americas", "N1Standard", "OnDemand", US, "h", 31611000),
+        sku("Spot Preemptible N1 Predefined Instance Core running in Americas", "N1Standard", "Preemptible", US, "h", 10000000),
+        sku("Spot Preemptible N1 Predefined Instance Ram running in Americas", "N1Standard", "Preemptible", US, "GiBy.h", 1000000),
+        sku("Spot Preemptible N1 Predefined Instance Core running in Netherlands", "N1Standard", "Preemptible", EU, "h", 90000000),
+        sku("Spot Preemptible N1 Custom Instance Core running in Americas", "CPU", "Preemptible", US, "h", 70000000),
+        sku("Nvidia Tesla V100 GPU running in Americas", "GPU", "OnDemand", US, "h", 480000000, "2"),
+        sku("Nvidia Tesla V100 GPU attached to Spot Preemptible VMs running in Americas", "GPU", "Preemptible", US, "h", 250000000, "1"),
+        sku("Spot Preemptible G2 Instance Core running in Americas", "CPU", "Preemptible", US, "h", 10000000),
+        sku("Spot Preemptible G2 Instance Ram running in Americas", "RAM", "Preemptible", US, "GiBy.h", 1000000),
+        sku("Nvidia L4 GPU attached to Spot Preemptible VMs running in Americas", "GPU", "Preemptible", US, "h", 200000000),
+        sku("Storage PD Capacity", "PDStandard", "OnDemand", US, "GiBy.mo", 40000000)]
+
+
+def billing(path, q):
+    if path != "/v1/services/6F81-5844-456A/skus":
+        raise Refused(404, "notFound", "Requested entity was not found.")
+    start, most = int(q.get("pageToken") or 0), min(int(q.get("pageSize", 5000)), 4)
+    more = str(start + most) if start + most < len(skus) else ""
+    return {"skus": skus[start:start + most], "nextPageToken": more}
+
+
 def wait(zone, name):
     with changed:
         op = operations.get((zone, name))
@@ -272,6 +339,28 @@ def wait(zone, name):
             raise Refused(404, "notFound", "The operation was not found")
         changed.wait_for(lambda: op["status"] == "DONE", timeout=10)
         return dict(op)
+
+
+firewalls = {}
+
+
+def firewall(method, name, body):
+    """Rules: made, listed, removed; what is made is read as Google's client reads it."""
+    from google.cloud import compute_v1
+    done = {"kind": "compute#operation", "name": "operation-f", "status": "DONE", "operationType": method.lower()}
+    with changed:
+        if method == "POST":
+            rule = body
+            compute_v1.Firewall.from_json(json.dumps(rule), ignore_unknown_fields=False)
+            if rule["name"] in firewalls:
+                raise Refused(409, "alreadyExists", "The resource already exists")
+            firewalls[rule["name"]] = rule
+            return done
+        if method == "DELETE":
+            if firewalls.pop(name, None) is None:
+                raise Refused(404, "notFound", "The resource was not found")
+            return done
+        return {"kind": "compute#firewallList", "items": list(firewalls.values())}
 
 
 def compute(method, path, q, body):
@@ -287,6 +376,8 @@ def compute(method, path, q, body):
         return listed("operations", None, q)
     if rest == "/zones":
         return {"kind": "compute#zoneList", "items": [{"name": z, "status": "UP", "region": f"{url}/regions/{z[:-2]}"} for z in ZONES]}
+    if (m2 := re.fullmatch(r"/regions/([^/]+)/advice/capacity", rest)) and method == "POST":
+        return advise(m2[1], body)
     if m2 := re.fullmatch(r"/regions/([^/]+)", rest):
         quotas = [{"metric": c, "limit": v, "usage": 0.0} for c, v in (("PREEMPTIBLE_NVIDIA_V100_GPUS", 4.0), ("NVIDIA_V100_GPUS", 0.0),
                                                                       ("CPUS", 72.0), ("PREEMPTIBLE_CPUS", 0.0))]
@@ -296,6 +387,8 @@ def compute(method, path, q, body):
             raise Refused(404, "notFound", f"The resource '{path}' was not found")
         return {"kind": "compute#image", "name": f"{m2[1]}-v20261101", "family": m2[1], "status": "READY", "diskSizeGb": "50",
                 "selfLink": f"{url}/compute/v1/projects/{m[1]}/global/images/{m2[1]}-v20261101"}
+    if m2 := re.fullmatch(r"/global/firewalls(?:/([^/]+))?", rest):
+        return firewall(method, m2[1], body)
     if m2 := re.fullmatch(r"/global/networks/([^/]+)", rest):
         return {"kind": "compute#network", "name": m2[1], "autoCreateSubnetworks": True, "subnetworks": [url]}
     m2 = re.fullmatch(r"/zones/([^/]+)/(instances|operations)(?:/([^/]+))?(?:/(wait))?", rest)
@@ -515,18 +608,30 @@ def control(path, body):
     elif path == "/tidemill/refuse":
         with lock:
             refusals.append(dict({"times": 1}, **order))
+    elif path == "/tidemill/together":
+        together[0] = order["deletes"]
     elif path == "/tidemill/calm":
         with lock:
             faults.clear()
             refusals.clear()
     elif path == "/tidemill/expire":
         tokens.clear()
+    elif path == "/tidemill/obtain":
+        obtainable[order["zone"]] = order["share"]
+    elif path == "/tidemill/price":
+        for one in skus:
+            if order["sku"] in one["description"]:
+                one["pricingInfo"][-1]["pricingExpression"]["tieredRates"][0]["unitPrice"]["nanos"] = order["nanos"]
     elif path in ("/tidemill/lose", "/tidemill/preempt"):
         for i in list(instances.values()):
             if i.address == order["address"]:
                 ended(i, "compute.instances." + ("hostError" if path.endswith("lose") else "preempted"))
     elif path == "/tidemill/alive":
         return str(sum("tidemill-job" in i.body.get("labels", {}) for i in instances.values())) + "\n"
+    elif path == "/tidemill/unlabelled":
+        return f"{unlabelled[0]}\n"
+    elif path == "/tidemill/ever":
+        return f"{len(made)}\n"
     elif path == "/tidemill/calls":
         return json.dumps(calls)
     elif path == "/tidemill/instances":
@@ -608,6 +713,8 @@ class Handler(BaseHTTPRequestHandler):
             said = storage(self, self.command, inner, q, body)
             if said is None:
                 return self.answer(204, b"")
+        elif path.startswith("/v1/services/"):
+            said = billing(path, q)
         elif path.endswith(":signBlob"):
             said = sign_blob(path[len("/v1"):], body)
         elif path.endswith(":testIamPermissions"):
@@ -684,7 +791,8 @@ with open(args.folder + "/cloud.tmp", "w") as f:
     f.write(f"export GCP_FAKE={url}\nexport GOOGLE_APPLICATION_CREDENTIALS={args.folder}/key.json\nexport STORAGE_EMULATOR_HOST={url}\n"
             f"export CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE={url}/compute/v1/\n"
             f"export CLOUDSDK_API_ENDPOINT_OVERRIDES_IAMCREDENTIALS={url}/\n"
-            f"export CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER={url}/\n")
+            f"export CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER={url}/\n"
+            f"export CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING={url}/\n")
 os.rename(args.folder + "/cloud.tmp", args.folder + "/cloud.env")
 sys.stdin.read()
 if hypervisor:

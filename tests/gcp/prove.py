@@ -91,6 +91,16 @@ image = compute_v1.ImagesClient(credentials=credentials, client_options=options)
 ok("an image of a family", image.family == "pytorch-latest-gpu")
 ok("zones", zone in [z.name for z in compute_v1.ZonesClient(credentials=credentials, client_options=options).list(project=project)])
 
+# ---- the market ----
+advice = compute_v1.AdviceClient(credentials=credentials, client_options=options).capacity(compute_v1.CapacityAdviceRpcRequest(
+    project=project, region="us-central1", capacity_advice_request_resource=compute_v1.CapacityAdviceRequest(
+        size=4, instance_properties={"scheduling": {"provisioning_model": "SPOT"}},
+        distribution_policy={"target_shape": "ANY_SINGLE_ZONE", "zones": [{"zone": "zones/us-central1-a"}]},
+        instance_flexibility_policy={"instance_selections": {"one": {"machine_types": ["n1-standard-8"], "guest_accelerators": [
+            {"accelerator_type": "nvidia-tesla-v100", "accelerator_count": 1}]}}})))
+ok("capacity advice", 0 < advice.recommendations[0].scores.obtainability <= 1 and
+   advice.recommendations[0].shards[0].zone.endswith("us-central1-a"))
+
 # ---- objects ----
 store = storage.Client(project=project, credentials=credentials)
 bucket = store.bucket("tide")

@@ -1,5 +1,5 @@
 """Rents instances of the fake by Google's client, as a renter would, with and without our label, and prints what must be listed.
-Use: rent.py rent | left"""
+Use: rent.py rent | again | left | rules"""
 import os, sys, uuid
 import google.auth, google.auth.transport.requests, google.oauth2.credentials
 from google.api_core.client_options import ClientOptions
@@ -26,10 +26,27 @@ def rent(zone, name, job):
     return f"{zone}/{name}"
 
 
-if sys.argv[1] == "rent":
+firewalls = compute_v1.FirewallsClient(credentials=google.oauth2.credentials.Credentials(token=credentials.token),
+                                       client_options=ClientOptions(api_endpoint=os.environ["GCP_FAKE"]))
+
+
+def make_rule(name, about):
+    """As a run that was killed leaves it; Google's client proves the fake's shape."""
+    rule = compute_v1.Firewall(name=name, description=about, network="global/networks/default", direction="INGRESS", source_tags=[name],
+                               target_tags=[name], allowed=[compute_v1.Allowed(I_p_protocol="all")])
+    firewalls.insert_unary(project=project, firewall_resource=rule)
+
+
+if sys.argv[1] == "rules":
+    print(",".join(sorted(r.name for r in firewalls.list(project=project))))
+elif sys.argv[1] == "rent":
+    make_rule("tidemill-00000000000000aa", "Tidemill: VMs of one job reach each other; job small")
+    make_rule("default-allow-ssh", "another's")
     ours = [rent("us-central1-a", "a", "small"), rent("us-central1-b", "b", "big"), rent("europe-west4-a", "c", "small")]
     rent("us-central1-a", "d", None)  # another's
     print("\n".join(sorted(ours)))
+elif sys.argv[1] == "again":
+    print(rent("europe-west4-a", "e", "small"))
 else:
     for _, part in client.aggregated_list(project=project):
         for one in part.instances:

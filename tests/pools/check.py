@@ -29,12 +29,14 @@ def ok(what, true):
         print("FAILED:", what)
 
 
-def job(files, wanted, across):
-    lines = ["name: pools", "model: resnet152", "batch: 4096"]
-    lines += ["fleet:", f"  limit: {wanted}", f"  across_regions: {'true' if across else 'false'}", "  pools:"]
-    for file in sorted(f for f in os.listdir(traces) if f.startswith("aws-") and files in f):
+def job(files, wanted, across, more=(), of_job=(), uneven=False):
+    lines = ["name: pools", "model: resnet152", "batch: 4096", *of_job]
+    lines += ["fleet:", f"  limit: {wanted}", f"  across_regions: {'true' if across else 'false'}", *more, "  pools:"]
+    for number, file in enumerate(sorted(f for f in os.listdir(traces) if f.startswith("aws-") and files in f)):
         at = re.match(r"aws-\w+-\d+-\d+-\d+-(.+?)-((us-\w+-\d)\w)-n\d+", file)
         price = "price: 0.92, " if at[1] == "p3.2xlarge" and "p3" not in files else ""  # else the catalogue's
+        if uneven:
+            price = f"price: {0.5 + 0.4 * (number % 3)}, "
         lines.append(
             f"    - {{instance: {at[1]}, infra: aws/{at[3]}/{at[2]}, market: spot, {price}start: 3m, notice: 2m, "
             f"trace: {traces}/{file}}}"
@@ -73,6 +75,23 @@ for name, files, wanted, across in SETS:
     over_failover.append(ours["samples"] / failover["samples"])
 ok(f"1.3 times the best single pool: {over_single}", sum(over_single) / len(over_single) >= 1.3)
 ok(f"1.1 times failover: {over_failover}", sum(over_failover) / len(over_failover) >= 1.1)
+# No throughput is given up for a price, a type or a budget: nobody wants less than the best single pool alone.
+OTHERS = [
+    ("two types together", "2022-12-13-p3", 2, {"more": ["  across_types: true"]}),
+    ("two types together", "2022-10-26-p3", 2, {"more": ["  across_types: true"]}),
+    ("uneven prices", "2023-08-27", 16, {"uneven": True}),
+    ("uneven prices", "2023-08-03", 4, {"uneven": True}),
+    ("uneven prices", "2023-02-15", 3, {"uneven": True}),
+    ("a budget", "2023-04-22", 2, {"of_job": ["budget: 20"]}),
+]
+for name, files, wanted, how in OTHERS:
+    call = [tidemill, "simulate", job(files, wanted, False, **how), "--interval", "5m", "--json", "--policy", "single,tidemill"]
+    done = subprocess.run(call, capture_output=True, text=True)
+    ok(f"{name}, {files}: {done.stderr.strip()}", done.returncode == 0)
+    runs = {run["policy"]: run for run in json.loads(done.stdout)["runs"]} if done.returncode == 0 else {}
+    ratio = runs["tidemill"]["samples"] / runs["single"]["samples"] if runs else 0
+    print(f"{name}, {files}: {ratio:.2f} of single")
+    ok(f"{name}, {files}: {ratio:.3f} of single's samples", ratio >= 0.98)
 mean = lambda list: sum(list) / len(list)
 print(f"mean: {mean(over_single):.2f} of single, {mean(over_failover):.2f} of failover, {mean(usd):.3f} of single's price")
 ok(f"a sample costs no more than single's, within 1%, on average: {usd}", mean(usd) <= 1.01)

@@ -12,6 +12,7 @@
  *   sim_runs.c       two runs on one state folder
  *   sim_orders.c     orders from outside: stop, go on
  *   sim_cloud.c      the cloud: what it says, what it does when it is told
+ *   sim_regions.c    pools to choose from, in several regions
  *   sim_toy.c        the toy engine and the oracle that knows what every layer must be after every step
  *   sim_check.c      the checkers
  *   sim_events.c     what the record tells people, held against what happened
@@ -54,6 +55,7 @@ enum {
     PAUSES_SEEN_MAX = 256,
     OVERHEARD_MAX = 48,
     RUNS_MAX = 32,
+    POOLS_MAX = 5,
 };
 
 struct sim;
@@ -94,6 +96,9 @@ struct sim;
     X(NOTICE_SHORT, "that come true sooner")                                                                           \
     X(NOTICE_RIGHT, "that come true")                                                                                  \
     X(SUPPLY, "changes of the supply")                                                                                 \
+    X(POOL_CAPACITY, "changes of a pool's capacity")                                                                   \
+    X(POOL_PRICE, "of its price")                                                                                      \
+    X(POOL_REFUSED, "refusals of a pool")                                                                              \
     X(SYNC_FAILED, "syncs that fail")                                                                                  \
     X(RECORD_FULL, "disks of the coordinator full for long")                                                           \
     X(RECORD_CUT, "records without their last events")                                                                 \
@@ -179,6 +184,7 @@ struct node {
     int64_t end_ms;
     uint64_t price_microusd_h;
     int64_t goes_ms; /* when it will be taken; -1: no plan */
+    uint32_t pool;
 
     struct tm_agent agent;
     bool agent_up;
@@ -191,7 +197,8 @@ struct node {
     int64_t died_ms;   /* when its last worker did */
     int64_t paused_ms; /* the process stands still until then */
     bool hangs;        /* the engine does */
-    double slow;       /* how many times slower it computes */
+    double slow;       /* how many times slower it computes, now ... */
+    double usual_slow; /* ... and where nothing is wrong */
     int64_t clock_ms;  /* its monotonic clock is ahead by this, ... */
     int64_t clock_ppm; /* ... and runs so much faster than the coordinator's */
     /* its first report to a fence: what the coordinator could go on from */
@@ -316,6 +323,19 @@ struct runs {        /* the state folder, and the programs that would have it */
     int other_rc;
 };
 
+struct sim_pool {
+    int region; /* pools of one region can train together */
+    bool spot;
+    size_t limit;
+    size_t supply; /* now */
+    size_t granting;
+    size_t refused;
+    uint64_t price_microusd_h;
+    int64_t start_ms;
+    double speed;
+    bool tells; /* how many more it would give, and how long that takes */
+};
+
 struct sim {
     uint64_t seed;
     const struct choice *choice;
@@ -352,6 +372,13 @@ struct sim {
     size_t supply;      /* of spot instances */
     size_t granting[2]; /* on their way: on demand, spot */
     int64_t rent_off_ms;
+    struct sim_pool pools[POOLS_MAX];
+    size_t pool_count; /* 0: there is no choice */
+    struct tm_random pool_dice;
+    bool mixed; /* instances of some pools are faster than others */
+    bool region_known;
+    int region;       /* that the last generation trained in */
+    uint64_t moves;   /* to another region */
     uint32_t workers; /* of each instance */
     uint32_t votes_direct_max, vote_fan;
     uint32_t anchors;        /* on-demand instances that hold copies; coordinator_options.remotes: they do not train */
@@ -528,6 +555,21 @@ void cloud_receive(struct sim *sim, const tm_message *message, struct tm_outbox 
 void cloud_check(struct sim *sim);
 double cloud_bill_microusd(const struct sim *sim, const struct node *node);
 void sim_cloud_actions(struct sim *sim, struct tm_outbox *out);
+
+/* sim_regions.c */
+void pools_draw(struct sim *sim);
+void pools_rule(const struct sim *sim, struct tm_policy_rule *rule);
+double pools_slowest(const struct sim *sim);
+void pools_place(struct sim *sim, struct node *first, size_t number); /* the instance is of this pool */
+void pools_place_any(struct sim *sim, struct node *first);
+size_t pools_report(const struct sim *sim, Tmw__PoolReport *told, Tmw__PoolReport **list);
+void pools_rent(struct sim *sim);
+void pools_plan(struct sim *sim);
+void pools_mend(struct sim *sim);
+bool pools_off(const struct sim *sim, const struct tm_coordinator_view *view);
+void pools_fail_rent(struct sim *sim, const struct tm_coordinator_view *view);
+void pools_started(struct sim *sim, const struct tm_roster *roster);
+void pools_check(struct sim *sim, const struct tm_coordinator_view *view);
 
 /* sim_orders.c */
 void orders_stop(struct sim *sim, int64_t at_ms, int64_t for_ms, bool machines_stay);

@@ -352,6 +352,7 @@ static void check_started(struct sim *sim, const Tmw__GenerationEvent *event)
             (struct generation_seen){.generation = event->generation, .base = event->base_step, .at_ms = sim->now_ms};
     orders_started(sim, event->base_step);
     check_owners(sim, &roster, event->base_step);
+    pools_started(sim, &roster);
     check_survivors(sim, &roster, event->base_step);
     check_sets_below(sim, &roster, event->base_step);
     sim->rolled_back += event->rolled_back;

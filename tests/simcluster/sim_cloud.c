@@ -23,12 +23,12 @@ static void describe(const struct sim *sim, const struct node *node, Tmw__Instan
     out->end_ms = node->end_ms;
     out->price_microusd_h = node->price_microusd_h;
     out->spot = node->spot;
-    out->pool = !node->spot;
+    out->pool = sim->pool_count > 0 ? node->pool : !node->spot;
     out->released = node->released;
     out->announced = node->announced;
     if (node->announced && node->up && node->notice_end_ms > sim->now_ms)
         out->notice_left_ms = node->notice_end_ms - sim->now_ms;
-    out->zone = 1 + (uint32_t)(out->id % 3);
+    out->zone = 1 + (sim->pool_count > 0 ? node->pool : (uint32_t)(out->id % 3));
     out->bill_microusd = (uint64_t)cloud_bill_microusd(sim, node);
 }
 
@@ -37,6 +37,8 @@ static void report(struct sim *sim, struct tm_outbox *out)
     Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
     Tmw__Instance instances[INSTANCES_MAX];
     Tmw__Instance *list[INSTANCES_MAX];
+    Tmw__PoolReport pools[POOLS_MAX];
+    Tmw__PoolReport *pool_list[POOLS_MAX];
     double bill[2] = {0, 0};
     for (size_t i = 1; i < sim->node_count; i += sim->workers) {
         const struct node *node = &sim->instances[i];
@@ -54,6 +56,8 @@ static void report(struct sim *sim, struct tm_outbox *out)
     body.on_demand_microusd_h = 3000000;
     body.bill_microusd = (uint64_t)bill[0];
     body.on_demand_bill_microusd = (uint64_t)bill[1];
+    body.pools = pool_list;
+    body.n_pools = pools_report(sim, pools, pool_list);
     tm_cloud_link_report(&sim->cloud, sim->now_ms, &body, out);
 }
 
@@ -138,14 +142,33 @@ static void carry_out(struct sim *sim)
         check_release(sim, first);
         sim_schedule(sim, sim->now_ms + (int64_t)sim_below(sim, 2000), give_back, first, 0, 0, 0, NULL, 0);
     }
-    rent(sim, true, order->want_spot);
-    rent(sim, false, order->want_on_demand);
+    if (sim->pool_count > 0) {
+        pools_rent(sim);
+    } else {
+        rent(sim, true, order->want_spot);
+        rent(sim, false, order->want_on_demand);
+    }
 }
 
 void cloud_receive(struct sim *sim, const tm_message *message, struct tm_outbox *out)
 {
     if (sim->cloud_paused_ms > sim->now_ms) return;
     if (tm_cloud_link_receive(&sim->cloud, sim->now_ms, message, out)) carry_out(sim);
+}
+
+static bool off(const struct sim *sim, const struct tm_coordinator_view *view)
+{
+    if (sim->pool_count > 0) return pools_off(sim, view);
+    return here(sim, true) != view->want_spot || here(sim, false) != view->want_on_demand;
+}
+
+static void fail_rent(struct sim *sim, const struct tm_coordinator_view *view)
+{
+    if (sim->pool_count > 0)
+        pools_fail_rent(sim, view);
+    else
+        sim_fail(sim, "rent: %zu spot and %zu on-demand instances are here for long, %u and %u are wanted",
+                 here(sim, true), here(sim, false), view->want_spot, view->want_on_demand);
 }
 
 /* Once faults are over, there is what is wanted within a bound. */
@@ -155,14 +178,11 @@ void cloud_check(struct sim *sim)
     bool asked = sim->faults.over && !sim->cloud_passive && order->given && !order->stop && !sim->finished &&
                  !sim->stopped && sim->coordinator != NULL && !sim->coordinator_options.resume;
     struct tm_coordinator_view view = {.want_spot = 0};
-    if (asked) view = tm_coordinator_look(sim->coordinator);
+    if (sim->coordinator != NULL) view = tm_coordinator_look(sim->coordinator);
+    pools_check(sim, &view);
     bool full = sim->node_count + INSTANCES_KEPT * (size_t)sim->workers >= INSTANCES_MAX;
-    bool off = asked && view.state == TM_JOB_TRAINING && !full &&
-               (here(sim, true) != view.want_spot || here(sim, false) != view.want_on_demand);
-    if (!off) sim->rent_off_ms = sim->now_ms;
-    if (sim->now_ms - sim->rent_off_ms > RENT_BOUND_MS)
-        sim_fail(sim, "rent: %zu spot and %zu on-demand instances are here for long, %u and %u are wanted",
-                 here(sim, true), here(sim, false), view.want_spot, view.want_on_demand);
+    if (!asked || view.state != TM_JOB_TRAINING || full || !off(sim, &view)) sim->rent_off_ms = sim->now_ms;
+    if (sim->now_ms - sim->rent_off_ms > RENT_BOUND_MS) fail_rent(sim, &view);
 }
 
 /* Its program died, and is another one now: of what had ended it knows the bill alone. */

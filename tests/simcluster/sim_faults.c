@@ -202,7 +202,7 @@ static void damage_copy(struct sim *sim)
 
 static void recover_speed(struct sim *sim, struct event *event)
 {
-    sim->instances[event->a].slow = 1;
+    sim->instances[event->a].slow = sim->instances[event->a].usual_slow;
 }
 
 /* ---- by dice ---- */
@@ -268,7 +268,7 @@ static void node_fault(struct sim *sim, uint64_t kind, struct node *node)
         break;
     case 7:
         if (!fault_comes(sim, FAULT_WORKER_SLOW)) break;
-        node->slow = 2 + (double)sim_below(sim, 8);
+        node->slow = (2 + (double)sim_below(sim, 8)) * node->usual_slow;
         sim_schedule(sim, sim->now_ms + 20000, recover_speed, node->id, 0, 0, 0, NULL, 0);
         break;
     case 8: /* of one that lives */
@@ -375,9 +375,11 @@ static void next_fault(struct sim *sim, struct event *event)
                  0, NULL, 0);
 }
 
-/* A machine with another job file comes: it has the token, and would train something else. */
+/* A machine with another job file comes: it has the token, and would train something else. Not where pools run dry: a
+ * job that has no other machines fails by it, as it should. */
 static void other_job(struct sim *sim)
 {
+    if (sim->pool_count > 0) return;
     if (instances_up(sim) + 1 >= sim->fleet_max || !fault_may(sim, FAULT_JOB_DIFFERS)) return;
     struct node *node = sim_add_instance(sim);
     if (node == NULL || !fault_comes(sim, FAULT_JOB_DIFFERS)) return;
@@ -437,12 +439,13 @@ void faults_stop(struct sim *sim, struct event *event)
     sim->fail_next_sync = false;
     sim->crash_after_actions = -1;
     sim->supply = INSTANCES_MAX;
+    pools_mend(sim);
     if (!sim->runs.down) sim->cloud_paused_ms = 0;
     split_end(sim);
     memset(sim->faults.cut, 0, sizeof sim->faults.cut);
     for (size_t i = 1; i < sim->node_count; i++) {
         struct node *node = &sim->instances[i];
-        node->slow = 1;
+        node->slow = node->usual_slow;
         node->announced = false;
         if (node->other_job) sim_instance_gone(sim, node); /* somebody saw why it was refused */
         if (node->up && node->agent_up) {
@@ -488,8 +491,10 @@ void faults_plan(struct sim *sim)
         node->spot = i >= sim->anchors;
         node->clock_ppm = (int64_t)sim_below(sim, 60000) - 30000;
         sim_alike(sim, node);
+        pools_place_any(sim, node);
     }
     plan_network(sim);
+    pools_plan(sim);
     faults->until_ms = 60000 + (int64_t)sim_below(sim, 180000);
     double mean_ms = (2000 + (double)sim_below(sim, 20000)) / sim->choice->scale;
     double odd_ms = (20000 + (double)tm_random_below(&sim->odd, 100000)) / sim->choice->scale;

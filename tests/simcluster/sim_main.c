@@ -31,7 +31,7 @@ struct arguments {
 
 struct totals {
     uint64_t seeds, failed, faults, memory_faults, memory_deaths, messages, steps, generations, sets, rolled_back,
-        decisions;
+        decisions, moves, pool_worlds;
     uint64_t kinds[FAULT_KINDS];
     double hours;
     char last_failure[512];
@@ -40,7 +40,7 @@ struct totals {
 /* From when faults stop: leases, quarantines and orphan times have passed, and the rest of the steps is trained. */
 static int64_t bound_ms(const struct sim *sim)
 {
-    double step_ms = sim->compute_ms * 1.4 + 400;
+    double step_ms = sim->compute_ms * 1.4 * pools_slowest(sim) + 400;
     int64_t stop_ms = sim->stop_for_ms > 0 ? sim->stop_for_ms + STOP_BOUND_MS : 0;
     return sim->faults.until_ms + stop_ms + 150000 + (int64_t)((double)sim->steps * step_ms * 1.5);
 }
@@ -61,6 +61,8 @@ static bool finish(struct sim *sim, long live, struct totals *totals)
     totals->sets += sim->set_count;
     totals->rolled_back += sim->rolled_back;
     totals->decisions += sim->decided_again;
+    totals->moves += sim->moves;
+    totals->pool_worlds += sim->pool_count > 0;
     totals->hours += (double)sim->now_ms / 3.6e6;
     char failure[sizeof sim->failure];
     memcpy(failure, sim->failure, sizeof failure);
@@ -134,12 +136,13 @@ static void print_totals(const struct totals *totals)
     printf(
         "%llu seeds, %llu failed: %.1f simulated hours, %llu faults (%llu of memory, %llu of them fatal to a process), "
         "%llu messages, %llu steps, %llu generations, %llu copy sets, %llu steps rolled back, %llu decisions made "
-        "again\n",
+        "again, %llu worlds of several pools, %llu moves to another region\n",
         (unsigned long long)totals->seeds, (unsigned long long)totals->failed, totals->hours,
         (unsigned long long)totals->faults, (unsigned long long)totals->memory_faults,
         (unsigned long long)totals->memory_deaths, (unsigned long long)totals->messages,
         (unsigned long long)totals->steps, (unsigned long long)totals->generations, (unsigned long long)totals->sets,
-        (unsigned long long)totals->rolled_back, (unsigned long long)totals->decisions);
+        (unsigned long long)totals->rolled_back, (unsigned long long)totals->decisions,
+        (unsigned long long)totals->pool_worlds, (unsigned long long)totals->moves);
 }
 
 static const char *const kind_words[] = {

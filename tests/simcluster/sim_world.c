@@ -384,7 +384,7 @@ static void worker_start(struct sim *sim, struct node *node, uint64_t incarnatio
     sim_memory_back(sim);
     node->incarnation = incarnation;
     node->hangs = false;
-    node->slow = 1;
+    node->slow = node->usual_slow;
     sim_trace(sim, "worker %llu starts%s", (unsigned long long)node->id, node->worker == NULL ? ", and dies" : "");
     if (node->worker == NULL) {
         sim_schedule(sim, sim->now_ms + 1, worker_unborn, node->id, incarnation, 0, 0, NULL, 0);
@@ -535,9 +535,11 @@ struct node *sim_add_instance(struct sim *sim)
                               .spot = true,
                               .clock_ms = clock_ms,
                               .price_microusd_h = i == 0 ? price_microusd_h : 0,
-                              .slow = 1};
+                              .slow = 1,
+                              .usual_slow = 1};
         sim_schedule(sim, at_ms, agent_start, node->id, 0, 0, 0, NULL, 0);
     }
+    pools_place_any(sim, first);
     return first;
 }
 
@@ -871,6 +873,7 @@ static void policy_make(struct sim *sim)
                                   .deadline_s = sim->deadline_s,
                                   .copy_every_ms = sim->fixed_copies ? sim->rule.copy_every_ms : 0,
                                   .copy_every_alone_ms = sim->fixed_copies ? sim->rule.copy_every_ms / 2 : 0};
+    pools_rule(sim, &rule);
     for (size_t i = 0; rc == 0 && i < 2; i++)
         rc = tm_policy_decider_create(&rule, &sim->policies[i], &e);
     if (rc != 0) sim_fail(sim, "no policy: %s", e.text);
@@ -1031,6 +1034,7 @@ void sim_init(struct sim *sim, uint64_t seed, const struct choice *choice)
                                                                .sets_kept = 2,
                                                                .failures_max = 3};
     draw_anchors(sim);
+    pools_draw(sim);
 }
 
 bool sim_begin(struct sim *sim)

@@ -95,6 +95,26 @@ CONF
     await 60 cluster_ready
 }
 
+# slurmrestd refuses root: it is nobody's, and so are the jobs that it submits. Everybody who may speak to it is told by
+# the socket (rest_auth/local).
+cluster_rest_answers() { "${nobody[@]}" curl -sf --unix-socket "$cluster/nobody/rest.sock" http://localhost/slurm/v0.0.38/ping > /dev/null; }
+
+cluster_rest_start() { # cluster_rest_start: slurmrestd at unix:$cluster/nobody/rest.sock; "${nobody[@]}" is that user
+    nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups env HOME="$cluster/nobody" USER=nobody
+        XDG_STATE_HOME="$cluster/nobody/state" XDG_DATA_HOME="$cluster/nobody/data" XDG_CONFIG_HOME="$cluster/nobody/config")
+    mkdir -p "$cluster/nobody"
+    chown nobody:nogroup "$cluster/nobody"
+    chmod 711 "$cluster"
+    rm -f "$cluster/nobody/rest.sock"
+    setsid "${nobody[@]}" slurmrestd -a rest_auth/local -s openapi/v0.0.38 \
+        "unix:$cluster/nobody/rest.sock" < /dev/null >> "$cluster/log/slurmrestd.out" 2>&1 &
+    echo $! > "$cluster/run/slurmrestd.pid"
+    disown $!
+    await 30 cluster_rest_answers
+}
+
+cluster_rest_stop() { kill -9 "$(cat "$cluster/run/slurmrestd.pid")" 2> /dev/null; }
+
 cluster_ended() { ! kill -0 "$1" 2> /dev/null; }
 
 cluster_stop() {
@@ -103,6 +123,7 @@ cluster_stop() {
     for file in "$cluster"/run/*.ns; do
         [ -s "$file" ] && kill -9 "$(cat "$file")" 2> /dev/null
     done
+    [ -s "$cluster/run/slurmrestd.pid" ] && cluster_rest_stop
     for file in slurmctld munged; do
         [ -s "$cluster/run/$file.pid" ] || continue
         local pid

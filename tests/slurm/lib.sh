@@ -3,6 +3,7 @@
 passed=0
 failed=0
 pids=()
+as=() # who runs it: nobody, where slurmrestd is spoken to
 good() { passed=$((passed + 1)); }
 bad() { failed=$((failed + 1)); echo "FAILED $1"; }
 ok() { # ok NAME CONDITION...
@@ -52,11 +53,12 @@ running() { [ "$(ours "$1" R | wc -l)" -eq "$2" ]; }
 pending() { [ "$(ours "$1" PD | wc -l)" -ge "$2" ]; }
 nth() { ours "$1" R | sed -n "$2p"; } # a job that runs: its number, its node
 runs() { [ "$(squeue -h -j "$1" -o %T 2> /dev/null)" = RUNNING ]; }
+is_over() { [ -z "$(squeue -h -t PD,R,CF,CG,S -j "$1" -o %T 2> /dev/null)" ]; }
 no_job() { ! squeue -h -t PD,R,CF,CG,S -o %j | grep -q tidemill-; }
 start_run() { # start_run NAME JOB OPTION...
     local name=$1 job=$2
     shift 2
-    "$tidemill" run "$job" --state "$work/$name" --cloud slurm -y --json "$@" > "$work/$name.json" 2> "$work/$name.err" &
+    "${as[@]}" "$tidemill" run "$job" --state "$work/$name" --cloud slurm -y --json "$@" > "$work/$name.json" 2> "$work/$name.err" &
     run=$!
     pids+=("$run")
 }
@@ -66,6 +68,15 @@ stop_run() { # stop_run NAME JOB: it stops in order, with the bits of train, and
     ok "$1: it stopped in order" [ "$(value "$work/$1.json" state)" = stopped ]
     ok "$1: no job is left" no_job
     ok "$1: the bits of train" same_bits "$work/$1.json" "$2"
+}
+by_rest() { # by_rest JOB OTHER: from now on all is nobody's, and OTHER is JOB by slurmrestd
+    mkdir -p "$cluster/nobody/runs"
+    cp "$tidemill" "$cluster/nobody/tidemill"
+    sed "s|^fleet:|fleet:\n  slurm: {rest: \"unix:$cluster/nobody/rest.sock\"}|" "$1" > "$2"
+    chown nobody:nogroup "$cluster/nobody/runs"
+    chmod 644 "$2"
+    as=("${nobody[@]}")
+    tidemill=$cluster/nobody/tidemill
 }
 summary() {
     echo "tally $passed $failed 0"

@@ -1,5 +1,5 @@
-/* The common suite of clouds on a real Slurm (tests/slurm/cluster.sh): SLURM_CONF names it. Use: slurm-suite FOLDER, in
- * which `stand` is a script of /bin/sh that stands for an agent. */
+/* The common suite of clouds on a real Slurm (tests/slurm/cluster.sh): SLURM_CONF names it. Use: slurm-suite FOLDER
+ * [ADDRESS], in which `stand` is a script of /bin/sh that stands for an agent; ADDRESS is slurmrestd's. */
 #include "cloud/test/suite_parts.h"
 
 #include "cloud/slurm_cloud.h"
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 static const char *folder;
+static const char *rest;
 static char stand[300];
 static const char *command[] = {stand, NULL};
 static const struct tm_slurm_pool pools[] = {
@@ -25,6 +26,7 @@ static struct tm_cloud *open_slurm(void *context, bool again, uint64_t id_first)
                                        .folder = folder,
                                        .script_dir = folder,
                                        .log_dir = folder,
+                                       .rest = rest,
                                        /* another run: nothing of the last one is kept */
                                        .run = (uint64_t)tm_env_real()->monotonic_ns(tm_env_real()),
                                        .id_last = id_first - 1,
@@ -57,8 +59,9 @@ static void test_suite(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_suite)};
-    if (argc != 2) return 2;
+    if (argc != 2 && argc != 3) return 2;
     folder = argv[1];
+    rest = argc == 3 ? argv[2] : NULL;
     (void)snprintf(stand, sizeof stand, "%s/stand", folder);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,15 +82,25 @@ for path, operations in described["paths"].items():
         if status != 405:
             complain(f"PATCH {path}: {status}")
         if "{job}" in path:
-            status, kind, body = ask(method, path.replace("{job}", "no-such-job"))
+            must = "&".join(f"{p['name']}=1" for p in operation["parameters"] if p["in"] == "query" and p.get("required"))
+            status, kind, body = ask(method, path.replace("{job}", "no-such-job") + (f"?{must}" if must else ""))
             check(what + " of no job", responses, status, kind, body)
             if status != 404:
                 complain(f"{what} of no job: {status}")
+        status, kind, body = ask(method, place + "?no-such-parameter=1")
+        check(what + " with a parameter that it does not have", responses, status, kind, body)
+        if status != 400:
+            complain(f"{what} with a parameter that it does not have: {status}")
         for param in operation["parameters"]:
             if param["in"] != "query":
                 continue
             schema = param["schema"]
-            for value in ("x", "-1", "", str(schema["maximum"] + 1)):
+            if param.get("required"):
+                status, kind, body = ask(method, place)
+                check(f"{what} without {param['name']}", responses, status, kind, body)
+                if status != 400:
+                    complain(f"{what} without {param['name']}: {status}")
+            for value in ("x", "-1", "", str(schema["minimum"] - 1), str(schema["maximum"] + 1)):
                 status, kind, body = ask(method, f"{place}?{param['name']}={value}")
                 check(f"{what} with {param['name']}={value}", responses, status, kind, body)
                 if status != 400:

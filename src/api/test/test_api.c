@@ -55,6 +55,7 @@ static void test_answers(void **state)
         {FROM("Host: localhost\r\nSec-Fetch-Site: cross-site\r\n"), "403", ""},
         {FROM("Host: localhost\r\nSec-Fetch-Site: same-site\r\n"), "403", ""},
         {WITH("GET /v1/history"), "200", "\"on_demand_usd\": ["},
+        {WITH("GET /v1/history"), "200", "\"forecasts\": ["},
         {WITH("GET /v1/history?points=5000"), "400", "from 0 to 4000"},
         {WITH("GET /v1/logs"), "200", "\"instances\": []"},
         {WITH("GET /v1/prediction"), "200", "{}"},
@@ -63,9 +64,10 @@ static void test_answers(void **state)
         {WITH("POST /v1/resume"), "404", ""},
         {WITH("HEAD /v1/status"), "200", "Content-Length: "},
         {WITH("GET /v1/status"), "200", "\"committed\": 100"},
-        {WITH("GET /v1/status?x=y"), "200", "Content-Type: application/json"},
+        {WITH("GET /v1/status?"), "200", "Content-Type: application/json"},
+        {WITH("GET /v1/status?x=y"), "400", "no parameter"},
         {WITH("GET /metrics"), "200", "tidemill_step_committed 100\n"},
-        {WITH("GET /nothing"), "404", "/v1/status"},
+        {WITH("GET /nothing"), "404", "/v1/openapi.json"},
         {WITH("POST /v1/status"), "405", "Allow: GET\r\n"},
         {WITH("GET /v1/stop"), "405", "Allow: POST\r\n"},
         {WITH("GET /v1/events"), "200", "\"kind\": \"job\""},
@@ -79,6 +81,14 @@ static void test_answers(void **state)
         {WITH("POST /v1/stop?now=2"), "400", "from 0 to 1"},
         {WITH("GET /v1/drain"), "405", "Allow: POST\r\n"},
         {WITH("POST /v1/budget?cents=-1"), "400", "whole number"},
+        {WITH("POST /v1/budget"), "400", "cents must be given"},
+        {WITH("POST /v1/deadline"), "400", "seconds must be given"},
+        {WITH("POST /v1/deadline?second=7200"), "400", "no parameter \\\"second\\\" here: it takes seconds"},
+        {WITH("POST /v1/deadline?deadline=7200&seconds=1"), "400", "no parameter"},
+        {WITH("POST /v1/budget?cents=none&x"), "400", "no parameter"},
+        {WITH("POST /v1/drain"), "400", "instance must be given"},
+        {WITH("POST /v1/copy?now=1"), "400", "no parameter \\\"now\\\" here"},
+        {WITH("GET /v1/events?limit=0"), "400", "from 1 to 10000"},
         {WITH("POST /v1/deadline?seconds=8h"), "400", "whole number"},
         {"POST /v1/stop HTTP/1.1\r\nAuthorization: Bearer c0ffee\r\nContent-Length: 5\r\n\r\nhello", "413", "body"},
         {"POST /v1/stop HTTP/1.1\r\nAuthorization: Bearer c0ffee\r\nContent-Length: 0\r\n\r\n", "202", "stopping"},
@@ -106,7 +116,9 @@ static void test_answers(void **state)
     } orders[] = {
         {WITH("POST /v1/deadline?seconds=7200"), {TM_STEER_DEADLINE, 7200000}},
         {WITH("POST /v1/budget?cents=1250"), {TM_STEER_BUDGET, 12500000}},
-        {WITH("POST /v1/budget"), {TM_STEER_BUDGET, 0}},
+        {WITH("POST /v1/budget?cents=none"), {TM_STEER_BUDGET, 0}},
+        {WITH("POST /v1/deadline?seconds=none"), {TM_STEER_DEADLINE, 0}},
+        {WITH("POST /v1/deadline?seconds=0"), {TM_STEER_DEADLINE, 0}},
         {WITH("POST /v1/drain?instance=3"), {TM_STEER_DRAIN, 3}},
         {WITH("POST /v1/copy"), {TM_STEER_COPY, 0}},
     };
@@ -222,6 +234,33 @@ static int get_status(struct tm_api_client *client, struct tm_run_hook *hook, st
     return rc;
 }
 
+/* A number beyond the end is of a run that was here before: all of this one follows. And HEAD has no body. */
+static void test_another_run(void **state)
+{
+    (void)state;
+    struct sample_tap t;
+    struct tm_text out;
+    uint64_t cursor[TM_HTTP_CURSORS] = {0};
+    sample_tap_init(&t, 10);
+    tm_text_init(&out, TM_API_RESPONSE_MAX);
+    assert_true(ask_stream(&t, STREAM("/v1/events", "Last-Event-ID: 99\r\n"), 1000, cursor, false, &out) > 0);
+    const char *again = strstr(tm_text_string(&out), "event: again\ndata: {}\n\n");
+    assert_non_null(again);
+    assert_non_null(strstr(again, "\nid: 1\ndata: {\"sequence\": 1,"));
+    memset(cursor, 0, sizeof cursor);
+    assert_true(ask_stream(&t, STREAM("/v1/events", "Last-Event-ID: 10\r\n"), 1000, cursor, false, &out) > 0);
+    assert_null(strstr(tm_text_string(&out), "again"));
+    static const char head[] =
+        "HEAD /v1/events HTTP/1.1\r\nAuthorization: Bearer " CREDENTIAL "\r\nAccept: text/event-stream\r\n\r\n";
+    memset(cursor, 0, sizeof cursor);
+    assert_int_equal(ask_stream(&t, head, 1000, cursor, false, &out), 0);
+    assert_true(strncmp(tm_text_string(&out), "HTTP/1.1 200 ", 13) == 0);
+    assert_non_null(strstr(tm_text_string(&out), "\r\n\r\n"));
+    assert_string_equal(strstr(tm_text_string(&out), "\r\n\r\n"), "\r\n\r\n");
+    tm_text_deinit(&out);
+    sample_tap_deinit(&t);
+}
+
 static void test_server_and_client(void **state)
 {
     (void)state;
@@ -239,6 +278,10 @@ static void test_server_and_client(void **state)
     assert_int_equal(tm_api_server_create(env, dir, &server, &e), 0);
     assert_int_equal(tm_state_read(env, dir, TM_STATE_API, text, sizeof text, &e), 0);
     struct tm_run_hook hook = tm_api_server_hook(server);
+    int handles[8];
+    int64_t wait_ms = 0;
+    assert_int_equal(hook.watch(hook.context, handles, TM_COUNT(handles), &wait_ms), 1); /* who comes wakes the loop */
+    assert_true(wait_ms == INT64_MAX);
     assert_int_equal(get_status(client, &hook, &t, &status, &e), 0);
     assert_int_equal(status.committed, 100);
     assert_string_equal(status.job.name, "gpt-small");
@@ -354,5 +397,5 @@ static void test_memory(void **state)
     sample_tap_deinit(&t);
 }
 
-TM_TEST_MAIN(TM_TEST(test_answers), TM_TEST(test_waiting_for_events), TM_TEST(test_streams),
+TM_TEST_MAIN(TM_TEST(test_answers), TM_TEST(test_waiting_for_events), TM_TEST(test_streams), TM_TEST(test_another_run),
              TM_TEST(test_server_and_client), TM_TEST(test_metrics), TM_TEST(test_memory))

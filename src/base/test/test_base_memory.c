@@ -292,8 +292,8 @@ static int set_variables_once(void)
     if (rc == 0) rc = tm_env_virtual_set_variable(env, "A", "a value far longer than the one before it");
     if (rc == 0) rc = env->set_variable(env, "B", "y");
     if (rc == 0) rc = env->set_variable(env, "A", "z");
-    const char *b = env->variable(env, "B");
-    if (rc == 0 && (b == NULL || strcmp(b, "y") != 0)) rc = -(int)TM_EINTERNAL;
+    const char *a = env->variable(env, "A"), *b = env->variable(env, "B");
+    if (rc == 0 && (a == NULL || strcmp(a, "z") != 0 || b == NULL || strcmp(b, "y") != 0)) rc = -(int)TM_EINTERNAL;
     if (rc == 0) rc = tm_env_virtual_set_variable(env, "A", NULL);
     tm_env_virtual_destroy(env);
     return rc;

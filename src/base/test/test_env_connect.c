@@ -465,8 +465,35 @@ static void test_addresses_in_words(void **state)
 }
 
 #define NAME_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
-TM_TEST_MAIN(NAME_TEST(test_an_address_that_never_answers), NAME_TEST(test_a_name_that_takes_its_time),
-             NAME_TEST(test_the_addresses_of_a_name), NAME_TEST(test_names_that_are_not_known), NAME_TEST(test_ipv6),
-             NAME_TEST(test_a_bounded_number_at_once), NAME_TEST(test_without_memory),
-             NAME_TEST(test_one_that_is_shut_down_when_made), NAME_TEST(test_names_to_listen_on),
-             TM_TEST(test_addresses_in_words))
+/* What users give for an address, and what is told them. */
+static void test_addresses_given(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *given;
+        const char *says; /* NULL: it is good */
+    } rows[] = {{"127.0.0.1:99999", "the port must be a number from 0 to 65535"},
+                {"::1:7070", "write an IPv6 address in brackets: [::1]:7070"},
+                {"a b", "is no name or address"},
+                {"", "is no name or address"},
+                {"[::1]:7070", NULL},
+                {"::", NULL},
+                {"fd00::5", NULL},
+                {"[fd00::5]", NULL},
+                {"gpu-1.lab:0", NULL},
+                {"gpu1", NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tm_error e = {.text = ""};
+        int rc = tm_address_check_given(rows[i].given, &e);
+        assert_row((rc == 0) == (rows[i].says == NULL), "%s: %s", rows[i].given, e.text);
+        assert_row(rows[i].says == NULL || strstr(e.text, rows[i].says) != NULL, "%s: %s", rows[i].given, e.text);
+    }
+    assert_int_equal(tm_host_check("gpu1:70000", NULL), -(int)TM_EUSAGE);
+    assert_int_equal(tm_host_check("gpu1", NULL), 0);
+}
+
+TM_TEST_MAIN(TM_TEST(test_addresses_given), NAME_TEST(test_an_address_that_never_answers),
+             NAME_TEST(test_a_name_that_takes_its_time), NAME_TEST(test_the_addresses_of_a_name),
+             NAME_TEST(test_names_that_are_not_known), NAME_TEST(test_ipv6), NAME_TEST(test_a_bounded_number_at_once),
+             NAME_TEST(test_without_memory), NAME_TEST(test_one_that_is_shut_down_when_made),
+             NAME_TEST(test_names_to_listen_on), TM_TEST(test_addresses_in_words))

@@ -155,8 +155,8 @@ static void test_a_call(void **state)
     } rows[] = {
         {"GET /here HTTP/1.1\r\n", 200, "first"},
         {"GET /there HTTP/1.1\r\n", 404, ""},
-        {"GET /long HTTP/1.1\r\n", 503, ""}, /* more than the server's limit */
-        {"nonsense\r\n", 400, ""},
+        {"GET /long HTTP/1.1\r\n", 503, "{\"error\": \"the answer is too long\"}\n"}, /* more than the server's limit */
+        {"nonsense\r\n", 400, "{\"error\": \"this is no request that is understood\"}\n"},
     };
     struct world w;
     begin(&w);
@@ -420,6 +420,8 @@ static void test_ends_of_connections(void **state)
         {"GET /echo HTTP/1.0\r\n\r\n", "200"},
         {"POST /echo HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", "413"},
         {"POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "400"},
+        {"POST /echo HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 0\r\n\r\nx", "400"},
+        {"GET /echo HTTP/1.1\r\nHost: localhost\r\nhost: evil.example\r\n\r\n", "400"},
         {"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "411"},
         {"nonsense\r\n\r\n", "400"},
     };
@@ -428,6 +430,8 @@ static void test_ends_of_connections(void **state)
         begin_raw(&r);
         assert_row(!say(&r, rows[i].request), "%s: stays", rows[i].request);
         assert_row(r.got.length > 12 && strncmp(r.got.data + 9, rows[i].answer, 3) == 0, "%s: %s", rows[i].request,
+                   tm_text_string(&r.got));
+        assert_row(rows[i].answer[0] == '2' || strstr(r.got.data, "{\"error\": \"") != NULL, "%s: %s", rows[i].request,
                    tm_text_string(&r.got));
         end_raw(&r);
     }

@@ -101,13 +101,60 @@ static void test_whole_numbers(void **state)
         const char *text;
         bool good;
         int64_t value;
-    } rows[] = {{"12", true, 12},     {"1e8", true, 100000000}, {"2.5E6", true, 2500000},
-                {"-3e2", true, -300}, {"2.5", false, 0},        {"1.5e0", false, 0},
-                {"1e16", false, 0},   {"1e", false, 0},         {"9007199254740993", true, 9007199254740993}};
+    } rows[] = {{"12", true, 12},
+                {"1e8", true, 100000000},
+                {"2.5E6", true, 2500000},
+                {"-3e2", true, -300},
+                {"2.5", false, 0},
+                {"1.5e0", false, 0},
+                {"1e16", false, 0},
+                {"1e", false, 0},
+                {"9007199254740993", true, 9007199254740993},
+                {"1,000,000", true, 1000000},
+                {"1_000_000", true, 1000000},
+                {"-12,345", true, -12345},
+                {"1,500k", true, 1500000},
+                {"1,5", false, 0},
+                {"1,0000", false, 0},
+                {"1000,000", false, 0},
+                {"1,000_000", false, 0},
+                {"1,,000", false, 0},
+                {",000", false, 0},
+                {"1,000,", false, 0},
+                {"10k", true, 10000},
+                {"2.5M", true, 2500000},
+                {"7B", true, 7000000000},
+                {"7G", true, 7000000000},
+                {"2T", true, 2000000000000},
+                {"M", false, 0},
+                {"1kM", false, 0},
+                {"1e3k", false, 0},
+                {"10m", false, 0},
+                {"99999999T", false, 0},
+                {"", false, 0}};
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         int64_t value = 0;
         assert_int_equal(tm_number_whole(rows[i].text, strlen(rows[i].text), &value), rows[i].good);
         if (rows[i].good) assert_int_equal(value, rows[i].value);
+    }
+}
+
+static void test_written_numbers(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        double max;
+        bool good;
+        double value;
+    } rows[] = {{"0.95", 1, true, 0.95},     {"95%", 1, true, 0.95},     {"95%", 100, false, 0},
+                {"$100", 1e9, true, 100},    {"$0.5", 1, false, 0},      {"$1,000.50", 1e9, true, 1000.5},
+                {"500k", 1e9, true, 500000}, {"1_000", 1e9, true, 1000}, {"%", 1, false, 0},
+                {"$", 1e9, false, 0},        {"100$", 1e9, false, 0}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        double value = 0;
+        bool good = tm_number_written(rows[i].text, strlen(rows[i].text), rows[i].max, &value);
+        assert_row(good == rows[i].good && (!good || value == rows[i].value), "%s: %d, %g", rows[i].text, good, value);
     }
 }
 
@@ -258,7 +305,7 @@ static void test_sums_and_products(void **state)
     }
 }
 
-TM_TEST_MAIN(TM_TEST(test_integers), TM_TEST(test_doubles), TM_TEST(test_whole_numbers),
+TM_TEST_MAIN(TM_TEST(test_integers), TM_TEST(test_doubles), TM_TEST(test_whole_numbers), TM_TEST(test_written_numbers),
              TM_TEST(test_a_number_too_long_is_none), TM_TEST(test_the_fast_path_agrees_with_strtod),
              TM_TEST(test_print_shortest), TM_TEST(test_print_reads_back), TM_TEST(test_scaled_is_exact),
              TM_TEST(test_sums_and_products))

@@ -83,6 +83,9 @@ static void test_offer_does_not_go_too_far(void **state)
         {"abcdef", "abcxyz", 0},
         {"abcdefghijkl", "abcdefghixyz", 1},
         {"abcdefghijklmno", "abcdefghijkwxyz", 0},
+        {"llama-65b", "llama-2-7b", 0}, /* other digits are another size */
+        {"llama-2-6b", "llama-2-7b", 1},
+        {"lama2-7b", "llama-2-7b", 1},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_suggest suggest = {.word = rows[i].word};

@@ -84,6 +84,12 @@ static void test_words_are_sorted(void **state)
         {"help trace stats", "tidemill help||trace stats"},
         {"trace convert f --to tidemill", "tidemill trace convert|--to=tidemill|f"},
         {"--man-source tidemill", "tidemill|--man-source=tidemill"},
+        {"torchrun --steps 5 t.py --steps 6", "tidemill torchrun|--steps=5|t.py --steps 6"},
+        {"torchrun -- --nnodes 1:4 --nproc_per_node 2 t.py -q",
+         "tidemill torchrun|--nnodes=1:4 --nproc-per-node=2|t.py -q"},
+        {"torchrun --steps 5 -- --standalone t.py -- a", "tidemill torchrun|--steps=5 --standalone|t.py -- a"},
+        {"torchrun -- t.py --standalone", "tidemill torchrun||t.py --standalone"},
+        {"torchrun -- -- -t.py", "tidemill torchrun||-t.py"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct call call;
@@ -129,7 +135,7 @@ static void test_wrong_words(void **state)
         {"catalog --sort flop", "--sort: expected one of price, flops, flopp, name, got \"flop\"; did you mean flops?"},
         {"catalog --sort=xyzzy", "--sort: expected one of price, flops, flopp, name, got \"xyzzy\""},
         {"catalog --sort ''", "--sort: expected one of price, flops, flopp, name, got \"\""},
-        {"catalog --sort Price", "got \"Price\"; did you mean price?"},
+        {"catalog --sort Prise", "got \"Prise\"; did you mean price?"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct call call;

@@ -1,7 +1,9 @@
 /* What Azure says, read; what a renter does when it refuses; what a VM is told; and VMs that fail after they were
  * accepted, with the test as Azure. */
 #include "base/test/harness.h"
+#include "cloud/azure_check.h"
 #include "cloud/azure_text.h"
+#include "cloud/test/remedies.h"
 #include "web/azure_arm.h"
 
 #include <math.h>
@@ -19,24 +21,20 @@ static json_t *load(const char *text)
 static void test_remedies(void **state)
 {
     (void)state;
-    static const struct {
-        const char *code;
-        enum tm_vm__remedy remedy;
-    } rows[] = {{"SkuNotAvailable", TM_VM_ELSEWHERE},
-                {"AllocationFailed", TM_VM_ELSEWHERE},
-                {"ZonalAllocationFailed", TM_VM_ELSEWHERE},
-                {"OverconstrainedAllocationRequest", TM_VM_ELSEWHERE},
-                {"OverconstrainedZonalAllocationRequest", TM_VM_ELSEWHERE},
-                {"SpotPriceGreaterThanProvidedMaxPrice", TM_VM_ELSEWHERE},
-                {"OperationNotAllowed", TM_VM_QUOTA},
-                {"TooManyRequests", TM_VM_AGAIN},
-                {"ExpiredAuthenticationToken", TM_VM_AGAIN},
-                {"", TM_VM_AGAIN},
-                {"PropertyChangeNotAllowed", TM_VM_LOOK},
-                {"AuthorizationFailed", TM_VM_STOP},
-                {"SomethingNew", TM_VM_STOP}};
-    for (size_t i = 0; i < TM_COUNT(rows); i++)
-        assert_row(tm_azure__remedy_of(rows[i].code) == rows[i].remedy, "%s", rows[i].code);
+    static const struct remedy_row rows[] = {{"SkuNotAvailable", TM_VM_ELSEWHERE},
+                                             {"AllocationFailed", TM_VM_ELSEWHERE},
+                                             {"ZonalAllocationFailed", TM_VM_ELSEWHERE},
+                                             {"OverconstrainedAllocationRequest", TM_VM_ELSEWHERE},
+                                             {"OverconstrainedZonalAllocationRequest", TM_VM_ELSEWHERE},
+                                             {"SpotPriceGreaterThanProvidedMaxPrice", TM_VM_ELSEWHERE},
+                                             {"OperationNotAllowed", TM_VM_QUOTA},
+                                             {"TooManyRequests", TM_VM_AGAIN},
+                                             {"ExpiredAuthenticationToken", TM_VM_AGAIN},
+                                             {"", TM_VM_AGAIN},
+                                             {"PropertyChangeNotAllowed", TM_VM_LOOK},
+                                             {"AuthorizationFailed", TM_VM_STOP},
+                                             {"SomethingNew", TM_VM_STOP}};
+    check_remedies(&tm_azure__rules, rows, TM_COUNT(rows));
     assert_non_null(strstr(tm_azure__advice("AuthorizationFailed"), "--emit policy"));
 }
 
@@ -70,12 +68,18 @@ static void test_rows(void **state)
     tm_azure__read_address(root, name);
     assert_string_equal(name, "10.0.0.4");
     json_decref(root);
-    root =
-        load("{\"Items\":[{\"armSkuName\":\"t\",\"skuName\":\"t Spot\",\"productName\":\"T Windows\",\"retailPrice\":"
-             "0.1},{\"armSkuName\":\"t\",\"skuName\":\"t Spot\",\"retailPrice\":0.3},{\"armSkuName\":\"t\",\"skuName\":"
-             "\"t\",\"retailPrice\":0.2}]}");
-    assert_true(tm_azure__read_spot_price(root, "t") == 0.3);
-    assert_true(isnan(tm_azure__read_spot_price(root, "u")));
+#define ROW(sku, product, place, unit, price)                                                                          \
+    "{\"armSkuName\":\"t\",\"skuName\":\"" sku "\",\"productName\":\"" product "\",\"armRegionName\":\"" place         \
+    "\",\"unitOfMeasure\":\"" unit "\",\"retailPrice\":" price "}"
+    root = load("{\"Items\":[" ROW("t Spot", "T Windows", "eastus", "1 Hour", "0.1") "," ROW(
+        "t Spot", "T", "eastus", "1 Hour",
+        "0.3") "," ROW("t", "T", "eastus", "1 Hour", "0.2") "," ROW("t Spot", "T", "eastus", "1 Month",
+                                                                    "0.01") "," ROW("t Spot", "T", "westus", "1 Hour",
+                                                                                    "0.4") "]}");
+    assert_true(tm_azure__read_spot_price(root, "t", "eastus") == 0.3);
+    assert_true(tm_azure__read_spot_price(root, "t", "westus") == 0.4);
+    assert_true(isnan(tm_azure__read_spot_price(root, "t", "northeurope")));
+    assert_true(isnan(tm_azure__read_spot_price(root, "u", "eastus")));
     json_decref(root);
 }
 
@@ -174,5 +178,15 @@ static void test_user_data(void **state)
     tm_text_deinit(&text);
 }
 
-TM_TEST_MAIN(TM_TEST(test_remedies), TM_TEST(test_rows), TM_TEST(test_operations), TM_TEST(test_refusals),
-             TM_TEST(test_failed), TM_TEST(test_user_data))
+static void test_families(void **state)
+{
+    (void)state;
+    assert_true(tm_azure__is_family_of("standardNCASv3_T4Family", "Standard_NC4as_T4_v3"));
+    assert_true(tm_azure__is_family_of("StandardNCADSA100v4Family", "Standard_NC24ads_A100_v4"));
+    assert_true(tm_azure__is_family_of("standardNCSv3Family", "Standard_NC6s_v3"));
+    assert_false(tm_azure__is_family_of("standardNCSv2Family", "Standard_NC6s_v3"));
+    assert_false(tm_azure__is_family_of("cores", "Standard_NC6s_v3"));
+}
+
+TM_TEST_MAIN(TM_TEST(test_families), TM_TEST(test_remedies), TM_TEST(test_rows), TM_TEST(test_operations),
+             TM_TEST(test_refusals), TM_TEST(test_failed), TM_TEST(test_user_data))

@@ -1,30 +1,29 @@
 /* What Compute Engine says, read; and what a renter does when it refuses. */
 #include "base/test/harness.h"
+#include "cloud/gcp_sku.h"
 #include "cloud/gcp_text.h"
+#include "cloud/test/remedies.h"
 
+#include <math.h>
 #include <string.h>
 
 static void test_remedies(void **state)
 {
     (void)state;
-    static const struct {
-        const char *code;
-        enum tm_vm__remedy remedy;
-    } rows[] = {{"ZONE_RESOURCE_POOL_EXHAUSTED", TM_VM_ELSEWHERE},
-                {"ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", TM_VM_ELSEWHERE},
-                {"UNSUPPORTED_OPERATION", TM_VM_ELSEWHERE},
-                {"insufficientCapacity", TM_VM_ELSEWHERE},
-                {"VM_MIN_COUNT_NOT_REACHED", TM_VM_ELSEWHERE},
-                {"QUOTA_EXCEEDED", TM_VM_QUOTA},
-                {"quotaExceeded", TM_VM_QUOTA},
-                {"RESOURCE_OPERATION_RATE_EXCEEDED", TM_VM_AGAIN},
-                {"rateLimitExceeded", TM_VM_AGAIN},
-                {"", TM_VM_AGAIN},
-                {"alreadyExists", TM_VM_LOOK},
-                {"forbidden", TM_VM_STOP},
-                {"SomethingNew", TM_VM_STOP}};
-    for (size_t i = 0; i < TM_COUNT(rows); i++)
-        assert_row(tm_gcp__remedy_of(rows[i].code) == rows[i].remedy, "%s", rows[i].code);
+    static const struct remedy_row rows[] = {{"ZONE_RESOURCE_POOL_EXHAUSTED", TM_VM_ELSEWHERE},
+                                             {"ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", TM_VM_ELSEWHERE},
+                                             {"UNSUPPORTED_OPERATION", TM_VM_ELSEWHERE},
+                                             {"insufficientCapacity", TM_VM_ELSEWHERE},
+                                             {"VM_MIN_COUNT_NOT_REACHED", TM_VM_ELSEWHERE},
+                                             {"QUOTA_EXCEEDED", TM_VM_QUOTA},
+                                             {"quotaExceeded", TM_VM_QUOTA},
+                                             {"RESOURCE_OPERATION_RATE_EXCEEDED", TM_VM_AGAIN},
+                                             {"rateLimitExceeded", TM_VM_AGAIN},
+                                             {"", TM_VM_AGAIN},
+                                             {"alreadyExists", TM_VM_LOOK},
+                                             {"forbidden", TM_VM_STOP},
+                                             {"SomethingNew", TM_VM_STOP}};
+    check_remedies(&tm_gcp__rules, rows, TM_COUNT(rows));
     assert_non_null(strstr(tm_gcp__advice("forbidden"), "--emit policy"));
     assert_non_null(strstr(tm_gcp__advice("QUOTA_EXCEEDED"), "GPUS_ALL_REGIONS"));
 }
@@ -130,4 +129,102 @@ static void test_operations(void **state)
     json_decref(root);
 }
 
-TM_TEST_MAIN(TM_TEST(test_remedies), TM_TEST(test_words), TM_TEST(test_vms), TM_TEST(test_operations))
+/* A SKU of the price list. */
+#define SKU(about, usage, unit, units, nanos, regions)                                                                 \
+    "{\"description\": \"" about "\", \"category\": {\"usageType\": \"" usage "\"}, \"serviceRegions\": [" regions     \
+    "], \"pricingInfo\": [{\"pricingExpression\": {\"usageUnit\": \"x\"}}, {\"pricingExpression\": {\"usageUnit\": "   \
+    "\"" unit "\", \"tieredRates\": [{\"unitPrice\": {\"currencyCode\": \"USD\", \"units\": \"" units                  \
+    "\", \"nanos\": " nanos "}}]}}]}"
+
+static void test_skus(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int part; /* -1: none */
+        const char *of;
+        double usd_h;
+    } rows[] = {
+        {SKU("Spot Preemptible N1 Predefined Instance Core running in A", "Preemptible", "h", "0", "6655000", "\"r\""),
+         TM_GCP_CORE, "n1-", 0.006655},
+        {SKU("Spot Preemptible A2 Instance Ram running in A", "Preemptible", "GiBy.h", "0", "1000000", "\"r\""),
+         TM_GCP_MEMORY, "a2-", 0.001},
+        {SKU("Nvidia Tesla A100 80GB GPU attached to Spot Preemptible VMs", "Preemptible", "h", "1", "500000000", ""),
+         TM_GCP_GPU, "A100-80GB", 1.5},
+        {SKU("Nvidia Tesla A100 GPU attached to Spot Preemptible VMs", "Preemptible", "h", "2", "0", ""), TM_GCP_GPU,
+         "A100", 2},
+        {SKU("N1 Predefined Instance Core running in A", "OnDemand", "h", "0", "1", ""), -1, NULL, 0},
+        {SKU("Spot Preemptible N1 Predefined Instance Core running in A", "Preemptible", "GiBy.h", "0", "1", ""), -1,
+         NULL, 0},
+        {SKU("Spot Preemptible N2 Custom Instance Core running in A", "Preemptible", "h", "0", "1", ""), -1, NULL, 0},
+        {SKU("Spot Preemptible XA2 Instance Core running in A", "Preemptible", "h", "0", "1", ""), -1, NULL, 0},
+        {SKU("Spot Preemptible A2 Instance Core running in A", "Preemptible", "h", "0", "0", ""), -1, NULL, 0},
+        {SKU("Spot Preemptible A2 Instance Core running in A", "Preemptible", "h", "many", "1", ""), -1, NULL, 0},
+        {"{}", -1, NULL, 0},
+        {"{\"pricingInfo\": [], \"category\": 3}", -1, NULL, 0},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_gcp__sku sku;
+        json_t *root = load(rows[i].text);
+        bool found = tm_gcp__read_sku(root, &sku);
+        assert_row(found == (rows[i].part >= 0), "row %zu", i);
+        if (found) {
+            assert_row((int)sku.part == rows[i].part && fabs(sku.usd_h - rows[i].usd_h) < 1e-12, "row %zu", i);
+            assert_string_equal(sku.of, rows[i].of);
+        }
+        json_decref(root);
+    }
+}
+
+static void test_prices(void **state)
+{
+    (void)state;
+    static const struct tm_instance_type type = {
+        .name = "n1-standard-8+2xV100", .gpu = "V100", .gpus = 2, .vcpus = 8, .memory_gib = 30};
+    static const char *const texts[] = {
+        SKU("Spot Preemptible N1 Predefined Instance Core running in A", "Preemptible", "h", "0", "10000000", "\"r\""),
+        SKU("Spot Preemptible N1 Predefined Instance Ram running in A", "Preemptible", "GiBy.h", "0", "1000000",
+            "\"q\", \"r\""),
+        SKU("Spot Preemptible N1 Predefined Instance Core running in B", "Preemptible", "h", "0", "90000000", "\"q\""),
+        SKU("Spot Preemptible N2 Instance Core running in A", "Preemptible", "h", "0", "80000000", "\"r\""),
+        SKU("Nvidia Tesla T4 GPU attached to Spot Preemptible VMs", "Preemptible", "h", "9", "0", "\"r\""),
+        SKU("Nvidia Tesla V100 GPU attached to Spot Preemptible VMs", "Preemptible", "h", "1", "0", "\"r\"")};
+    struct tm_gcp__price price;
+    tm_gcp__price_init(&price);
+    for (size_t i = 0; i < TM_COUNT(texts); i++) {
+        struct tm_gcp__sku sku;
+        json_t *root = load(texts[i]);
+        assert_row(isnan(tm_gcp__price_sum(&price, &type)), "whole before row %zu", i);
+        assert_true(tm_gcp__read_sku(root, &sku));
+        tm_gcp__price_take(&price, &type, "r", &sku);
+        json_decref(root);
+    }
+    assert_true(fabs(tm_gcp__price_sum(&price, &type) - (0.08 + 0.03 + 2)) < 1e-9);
+}
+
+static void test_advice(void **state)
+{
+    (void)state;
+    struct tm_text text;
+    struct tm_error e;
+    tm_text_init(&text, 4096);
+    assert_int_equal(tm_gcp__print_advice("n1-standard-8+2xT4", "us-central1-a", 4, &text, &e), 0);
+    json_t *root = load(tm_text_string(&text));
+    const json_t *one = json_object_get(
+        json_object_get(json_object_get(root, "instanceFlexibilityPolicy"), "instanceSelections"), "one");
+    assert_string_equal(json_string_value(json_array_get(json_object_get(one, "machineTypes"), 0)), "n1-standard-8");
+    assert_int_equal(json_array_size(json_object_get(one, "guestAccelerators")), 1);
+    assert_int_equal(json_integer_value(json_object_get(root, "size")), 4);
+    assert_true(isnan(tm_gcp__read_advice(root)));
+    json_decref(root);
+    tm_text_deinit(&text);
+    root = load("{\"recommendations\": [{\"scores\": {\"obtainability\": 0.7, \"estimatedUptime\": \"60s\"}}]}");
+    assert_true(tm_gcp__read_advice(root) == 0.7);
+    json_decref(root);
+    root = load("{\"recommendations\": [{\"scores\": {\"obtainability\": 7}}]}");
+    assert_true(isnan(tm_gcp__read_advice(root)));
+    json_decref(root);
+}
+
+TM_TEST_MAIN(TM_TEST(test_skus), TM_TEST(test_prices), TM_TEST(test_advice), TM_TEST(test_remedies),
+             TM_TEST(test_words), TM_TEST(test_vms), TM_TEST(test_operations))

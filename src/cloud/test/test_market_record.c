@@ -8,8 +8,9 @@
 static void test_pools(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"",    "p3.2xlarge",   "@us-east-1a", "p3.2xlarge@us-east-1",
-                                        "a@b", "x@us-east-1a,"};
+    static const char *const wrong[] = {"",     "p3.2xlarge",    "@us-east-1a",    "p3.2xlarge@us-east-1",
+                                        "a@b",  "x@us-east-1a,", "x@us-central1-", "Standard_X@",
+                                        "n1@-a"};
     struct tm_market_pool pools[TM_MARKET_POOLS_MAX];
     struct tm_error e = {.text = ""};
     size_t count = 0;
@@ -20,6 +21,17 @@ static void test_pools(void **state)
     assert_int_equal(tm_market_pools_read("a1@us-east-1a,b2@eu-west-3c", "d.x/m.tmtrace", pools, &count, &e), 0);
     assert_int_equal(count, 2);
     assert_string_equal(pools[1].path, "d.x/m-b2-eu-west-3c.tmtrace");
+    assert_string_equal(pools[0].cloud, "aws");
+    assert_int_equal(
+        tm_market_pools_read("g2-standard-4@us-central1-a,Standard_NC4as_T4_v3@eastus,Standard_X@westus2-3", "m", pools,
+                             &count, &e),
+        0);
+    assert_string_equal(pools[0].cloud, "gcp");
+    assert_string_equal(pools[0].region, "us-central1");
+    assert_string_equal(pools[1].cloud, "azure");
+    assert_string_equal(pools[1].region, "eastus");
+    assert_string_equal(pools[2].zone, "westus2-3");
+    assert_string_equal(pools[2].region, "westus2");
     for (size_t i = 0; i < TM_COUNT(wrong); i++)
         assert_row(tm_market_pools_read(wrong[i], "m", pools, &count, &e) == -(int)TM_EUSAGE, "%s", wrong[i]);
 }
@@ -43,6 +55,9 @@ static void test_live(void **state)
             found++;
         }
     assert_true(set == 1 && found == 1);
+    assert_int_equal(tm_catalog_begin_live(&catalog, "gcp", 1800000000000, &e), 0);
+    set = tm_catalog_set_spot(&catalog, "gcp", "g2-standard-4", "us-central1", "", "", 0.0123456); /* each zone of it */
+    assert_true(set >= 2);
     tm_catalog_deinit(&catalog);
 }
 

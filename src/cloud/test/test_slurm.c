@@ -92,6 +92,20 @@ static void test_nodes(void **state)
     assert_string_equal(names, "n2n4n5");
 }
 
+static void test_addresses(void **state)
+{
+    (void)state;
+    static const char text[] = "NodeName=n1 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=n1 Version=22.05.8\n"
+                               "NodeName=n10 NodeAddr=10.0.0.10 NodeHostName=n10\nNodeName=n2 Arch=x86_64\n";
+    char out[TM_SLURM_WORD_MAX];
+    assert_true(tm_slurm__read_address(text, sizeof text - 1, "n10", out));
+    assert_string_equal(out, "10.0.0.10");
+    assert_true(tm_slurm__read_address(text, sizeof text - 1, "n1", out));
+    assert_string_equal(out, "10.0.0.1");
+    assert_false(tm_slurm__read_address(text, sizeof text - 1, "n2", out));
+    assert_false(tm_slurm__read_address(text, sizeof text - 1, "n", out));
+}
+
 static void test_rows(void **state)
 {
     (void)state;
@@ -134,6 +148,16 @@ static void begin(struct tm_slurm__jobs *s, int want)
     tm_slurm_jobs__want(s, 0, want, 0);
 }
 
+static int take(struct tm_slurm__jobs *s, int64_t now_ms, const struct tm_slurm__command *command, int status,
+                const char *text)
+{
+    struct tm_slurm__answer answer = {0};
+    int rc = tm_slurm_answer__read(&answer, command->kind, status, text, strlen(text), NULL);
+    if (rc == 0) rc = tm_slurm_jobs__answer(s, now_ms, command, &answer, NULL);
+    tm_slurm_answer__deinit(&answer);
+    return rc;
+}
+
 /* What is due; the answer is given. -1: nothing was. */
 static int answer(struct tm_slurm__jobs *s, int64_t now_ms, int status, const char *text)
 {
@@ -141,7 +165,7 @@ static int answer(struct tm_slurm__jobs *s, int64_t now_ms, int status, const ch
     bool due = false;
     assert_int_equal(tm_slurm_jobs__next(s, now_ms, &command, &due, NULL), 0);
     if (!due) return -1;
-    assert_int_equal(tm_slurm_jobs__answer(s, now_ms, &command, status, text, strlen(text), NULL), 0);
+    assert_int_equal(take(s, now_ms, &command, status, text), 0);
     return (int)command.kind;
 }
 
@@ -350,7 +374,7 @@ static int go_through(void)
     for (int i = 0; rc == 0 && due && i < 4; i++) {
         rc = tm_slurm_jobs__next(&s, 0, &command, &due, NULL);
         const char *text = i == 1 ? "31\n" : i == 2 ? "32\n" : i == 3 ? ROW(31, "RUNNING", "N/A", "1:00", 0, 3) : "";
-        if (rc == 0) rc = tm_slurm_jobs__answer(&s, 0, &command, 0, text, strlen(text), NULL);
+        if (rc == 0) rc = take(&s, 0, &command, 0, text);
     }
     tm_slurm_jobs__deinit(&s);
     return rc;
@@ -433,7 +457,271 @@ static void test_processes(void **state)
     assert_int_equal(system(gone), 0);
 }
 
+/* ---- slurmrestd ---- */
+
+/* As 22.05 answers (v0.0.38), but for what nobody reads. */
+static const char old_jobs[] =
+    "{\"meta\": {\"plugin\": {\"type\": \"openapi\\/v0.0.38\"}}, \"errors\": [], \"jobs\": ["
+    "{\"comment\": \"tidemill:abc:5:3\", \"end_time\": 1794926413, \"exit_code\": 0, \"job_id\": 31, \"job_state\": "
+    "\"RUNNING\", \"nodes\": \"n1\", \"partition\": \"spot\", \"preempt_time\": 1794926383, \"state_reason\": "
+    "\"None\", \"time_limit\": 30},"
+    "{\"comment\": \"tidemill:abc:5:4\", \"end_time\": 1794928182, \"exit_code\": 0, \"job_id\": 32, \"job_state\": "
+    "\"RUNNING\", \"nodes\": \"n4\", \"partition\": \"spot\", \"preempt_time\": 0, \"state_reason\": \"None\", "
+    "\"time_limit\": 30},"
+    "{\"comment\": \"\", \"end_time\": 6089893622, \"exit_code\": 0, \"job_id\": 5, \"job_state\": \"PENDING\", "
+    "\"nodes\": \"\", \"partition\": \"prod\", \"preempt_time\": 0, \"state_reason\": \"Resources\", "
+    "\"time_limit\": null},"
+    "{\"comment\": \"tidemill:abc:5:5\", \"end_time\": 1794926386, \"exit_code\": 15, \"job_id\": 33, \"job_state\": "
+    "\"CANCELLED\", \"nodes\": \"n1\", \"partition\": \"spot\", \"preempt_time\": 1794926383, \"state_reason\": "
+    "\"None\", \"time_limit\": 30},"
+    "{\"comment\": \"tidemill:abc:5:6\", \"end_time\": 0, \"exit_code\": 256, \"job_id\": 34, \"job_state\": "
+    "\"COMPLETING\", \"nodes\": \"n2\", \"partition\": \"spot\", \"preempt_time\": 0, \"state_reason\": \"None\", "
+    "\"time_limit\": null}]}";
+
+/* The same jobs in the shapes of 0.0.39 on: lists of words, numbers with "set" and "infinite", an exit code in parts.
+ */
+#define NUMBER(n) "{\"set\": true, \"infinite\": false, \"number\": " #n "}"
+#define NO_NUMBER "{\"set\": false, \"infinite\": true, \"number\": 0}"
+#define NEW_JOB(id, tag, states, node, end, limit, preempt, code)                                                      \
+    "{\"comment\": \"" tag "\", \"end_time\": " end ", \"exit_code\": " code ", \"job_id\": " #id                      \
+    ", \"job_state\": " states ", \"nodes\": \"" node "\", \"partition\": \"spot\", \"preempt_time\": " preempt        \
+    ", \"state_reason\": \"None\", \"time_limit\": " limit "}"
+#define CODE_39(code, signal)                                                                                          \
+    "{\"status\": \"SUCCESS\", \"return_code\": " #code ", \"signal\": {\"signal_id\": " #signal ", \"name\": \"\"}}"
+#define CODE_41(code, signal)                                                                                          \
+    "{\"status\": [\"SUCCESS\"], \"return_code\": " NUMBER(code) ", \"signal\": {\"id\": " NUMBER(                     \
+        signal) ", \"name\": \"NONE\"}}"
+#define NEW_JOBS(CODE)                                                                                                 \
+    "{\"jobs\": [" NEW_JOB(                                                                                            \
+        31, "tidemill:abc:5:3", "[\"RUNNING\"]", "n1", NUMBER(1794926413), NUMBER(30), NUMBER(1794926383),             \
+        CODE(                                                                                                          \
+            0,                                                                                                         \
+            0)) "," NEW_JOB(32, "tidemill:abc:5:4", "[\"RUNNING\"]", "n4", NUMBER(1794928182), NUMBER(30), NUMBER(0),  \
+                            CODE(                                                                                      \
+                                0,                                                                                     \
+                                0)) "," NEW_JOB(5, "", "[\"PENDING\"]", "", NO_NUMBER, NO_NUMBER, NUMBER(0),           \
+                                                CODE(                                                                  \
+                                                    0,                                                                 \
+                                                    0)) "," NEW_JOB(33, "tidemill:abc:5:5", "[\"CANCELLED\"]", "n1",   \
+                                                                    NUMBER(1794926386), NUMBER(30),                    \
+                                                                    NUMBER(1794926383),                                \
+                                                                    CODE(                                              \
+                                                                        0,                                             \
+                                                                        15)) "," NEW_JOB(34, "tidemill:abc:5:6",       \
+                                                                                         "[\"FAILED\", "               \
+                                                                                         "\"COMPLETING\"]",            \
+                                                                                         "n2", NO_NUMBER, NO_NUMBER,   \
+                                                                                         NUMBER(0),                    \
+                                                                                         CODE(                         \
+                                                                                             1,                        \
+                                                                                             0)) "], \"errors\": [], " \
+                                                                                                 "\"warnings\": []}"
+
+static void test_rest_jobs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        const char *text;
+    } rows[] = {{"38", old_jobs}, {"39", NEW_JOBS(CODE_39)}, {"41", NEW_JOBS(CODE_41)}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_slurm__answer answer = {0};
+        char words[TM_SLURM_REST_WORDS_MAX];
+        assert_int_equal(tm_slurm_rest__read(&answer, TM_SLURM_QUERY, 200, rows[i].text, strlen(rows[i].text),
+                                             1794926390, words, NULL),
+                         0);
+        assert_row(answer.status == 0 && answer.row_count == 4, "%s: %zu rows", rows[i].name, answer.row_count);
+        const struct tm_slurm__row *row = answer.rows;
+        assert_row(row[0].job == 31 && row[0].preempted && row[0].left_ms == 23000, "%s", rows[i].name);
+        assert_row(row[1].phase == TM_SLURM_RUNNING && !row[1].preempted && row[1].left_ms == 1792000, "%s",
+                   rows[i].name);
+        assert_row_string(rows[i].name, row[1].node, "n4");
+        assert_row(row[1].tag.run == 5 && row[1].tag.instance == 4, "%s", rows[i].name);
+        assert_row(row[2].phase == TM_SLURM_ENDED && row[2].preempted && row[2].status == 128 + 15, "%s", rows[i].name);
+        assert_row(row[3].phase == TM_SLURM_COMPLETING && row[3].left_ms == -1 && row[3].status == 1, "%s",
+                   rows[i].name);
+        tm_slurm_answer__deinit(&answer);
+    }
+}
+
+static void test_rest_answers(void **state)
+{
+    (void)state;
+    static const struct {
+        enum tm_slurm__command_kind kind;
+        int http;
+        const char *text;
+        int status;
+        int64_t job;
+        const char *words;
+    } rows[] = {
+        {TM_SLURM_SUBMIT, 200, "{\"errors\": [], \"job_id\": 7, \"step_id\": \"BATCH\"}", 0, 7, ""},
+        {TM_SLURM_SUBMIT, 200, "{\"result\": {\"job_id\": 8}, \"errors\": [], \"warnings\": []}", 0, 8, ""},
+        {TM_SLURM_SUBMIT, 500,
+         "{\"errors\": [{\"error\": \"Invalid partition name specified\", \"error_code\": 2000}]}", 1, 0,
+         "Invalid partition name specified"},
+        {TM_SLURM_SUBMIT, 400, "no JSON", 1, 0, "HTTP status 400"},
+        {TM_SLURM_SUBMIT, 503, "", -1, 0, "HTTP status 503"},
+        {TM_SLURM_QUERY, 500,
+         "{\"errors\": [{\"description\": \"Unable to find JobId=9\", \"error_number\": 2017, \"error\": \"Invalid job "
+         "id specified\"}], \"jobs\": []}",
+         0, 0, ""}, /* it is forgotten, which says something */
+        {TM_SLURM_QUERY, 500, "{\"errors\": [{\"errno\": 1007, \"error\": \"Protocol\\nerror\"}], \"jobs\": []}", 1, 0,
+         "Protocol error"},
+        {TM_SLURM_QUERY, 401, "Authentication failure", 1, 0, "HTTP status 401"},
+        {TM_SLURM_QUERY, 200, "{}", 1, 0, "HTTP status 200"},
+        {TM_SLURM_CANCEL, 200, "{\"errors\": []}", 0, 0, ""},
+        {TM_SLURM_CANCEL, 500, "{\"errors\": [{\"error_number\": 2017, \"error\": \"x\"}]}", 0, 0, ""},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_slurm__answer answer = {.words = ""};
+        char words[TM_SLURM_REST_WORDS_MAX];
+        assert_int_equal(tm_slurm_rest__read(&answer, rows[i].kind, rows[i].http, rows[i].text, strlen(rows[i].text), 0,
+                                             words, NULL),
+                         0);
+        assert_row(answer.status == rows[i].status && answer.job == rows[i].job, "%s: %d, %lld", rows[i].text,
+                   answer.status, (long long)answer.job);
+        assert_row_string(rows[i].text, words, rows[i].words);
+        tm_slurm_answer__deinit(&answer);
+    }
+}
+
+static void test_rest_nodes(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"errors\": [], \"nodes\": [{\"name\": \"n1\", \"state\": \"allocated\", \"state_flags\": "
+        "[]}, {\"name\": \"n6\", \"state\": \"idle\", \"state_flags\": [\"DRAIN\"]}, {\"name\": "
+        "\"n2\", \"state\": [\"IDLE\"]}, {\"name\": \"n3\", \"state\": [\"MIXED\", \"DRAIN\"]}, "
+        "{\"name\": \"n4\", \"state\": [\"DOWN\"]}]}";
+    struct tm_slurm__answer answer = {0};
+    char words[TM_SLURM_REST_WORDS_MAX];
+    assert_int_equal(tm_slurm_rest__read(&answer, TM_SLURM_NODES, 200, text, sizeof text - 1, 0, words, NULL), 0);
+    assert_int_equal(answer.leaving_count, 3);
+    assert_string_equal(answer.leaving[0], "n6");
+    assert_string_equal(answer.leaving[2], "n4");
+    tm_slurm_answer__deinit(&answer);
+}
+
+static void test_rest_partitions(void **state)
+{
+    (void)state;
+    static const char old[] =
+        "{\"partitions\": [{\"name\": \"prod\", \"max_time_limit\": -1, \"preemption_grace_time\": 0, "
+        "\"state\": \"DOWN\", \"total_nodes\": 2}, {\"name\": \"spot\", \"max_time_limit\": 90, "
+        "\"preemption_grace_time\": 30, \"state\": \"UP\", \"total_nodes\": 6}]}";
+    static const char new[] =
+        "{\"partitions\": [{\"name\": \"prod\", \"maximums\": {\"time\": " NO_NUMBER "}, \"grace_time\": 0, "
+        "\"partition\": {\"state\": [\"DOWN\"]}, \"nodes\": {\"total\": 2}}, {\"name\": \"spot\", \"maximums\": "
+        "{\"time\": " NUMBER(
+            90) "}, \"grace_time\": 30, \"partition\": {\"state\": [\"UP\"]}, \"nodes\": {\"total\": 6}}]}";
+    const char *const texts[] = {old, new};
+    for (size_t i = 0; i < TM_COUNT(texts); i++) {
+        struct tm_slurm__partition found;
+        assert_true(tm_slurm_rest__read_partition(texts[i], strlen(texts[i]), "spot", &found));
+        assert_row(found.up && found.grace_ms == 30000 && found.time_max_ms == 5400000 && found.nodes == 6, "%zu", i);
+        assert_true(tm_slurm_rest__read_partition(texts[i], strlen(texts[i]), "prod", &found));
+        assert_row(!found.up && found.grace_ms == 0 && found.time_max_ms == -1 && found.nodes == 2, "%zu", i);
+        assert_false(tm_slurm_rest__read_partition(texts[i], strlen(texts[i]), "spto", &found));
+    }
+}
+
+static const char variables[] =
+    "PATH=/bin:/usr/bin\0SLURM_JOB_ID=5\0SLURM_JWT=secret\0SLURM_CONF=/etc/s\0EMPTY=\0odd\0";
+
+static void test_rest_requests(void **state)
+{
+    (void)state;
+    struct tm_slurm__rest_job job = {.version = 38,
+                                     .name = "tidemill-abc",
+                                     .comment = "tidemill:abc:5:3",
+                                     .partition = "spot",
+                                     .script = "#!/bin/bash\ntrue \"x\"\n",
+                                     .folder = "/run",
+                                     .time_limit_ms = 61000,
+                                     .words = " --gpus-per-node=4  -A lab --cpus-per-task 2",
+                                     .variables = variables,
+                                     .variables_length = sizeof variables - 1};
+    struct tm_text text;
+    tm_text_init(&text, 4096);
+    tm_slurm_rest__write_job(&job, &text);
+    assert_string_equal(tm_text_string(&text),
+                        "{\"script\": \"#!/bin/bash\\u000atrue "
+                        "\\\"x\\\"\\u000a\", \"job\": {\"name\": \"tidemill-abc\", \"comment\": \"tidemill:abc:5:3\", "
+                        "\"partition\": \"spot\", \"current_working_directory\": \"/run\", \"nodes\": \"1\", "
+                        "\"tasks\": 1, \"exclusive\": "
+                        "\"exclusive\", \"requeue\": false, \"open_mode\": \"append\", \"standard_output\": "
+                        "\"/dev/null\", \"standard_error\": "
+                        "\"/dev/"
+                        "null\", \"time_limit\": 2, \"gpus_per_node\": \"4\", \"account\": \"lab\", \"cpus_per_task\": "
+                        "2, \"environment\": {"
+                        "\"PATH\": \"/bin:/usr/bin\", \"SLURM_CONF\": \"/etc/s\", \"EMPTY\": \"\"}}}\n");
+    tm_text_clear(&text);
+    job.version = 41;
+    tm_slurm_rest__write_job(&job, &text);
+    assert_string_equal(tm_text_string(&text),
+                        "{\"job\": {\"script\": \"#!/bin/bash\\u000atrue "
+                        "\\\"x\\\"\\u000a\", \"name\": \"tidemill-abc\", \"comment\": \"tidemill:abc:5:3\", "
+                        "\"partition\": \"spot\", \"current_working_directory\": \"/"
+                        "run\", \"nodes\": \"1\", \"tasks\": 1, \"exclusive\": [\"true\"], "
+                        "\"requeue\": false, \"open_mode\": [\"APPEND\"], \"standard_output\": \"/dev/"
+                        "null\", \"standard_error\": \"/dev/null\", "
+                        "\"time_limit\": {\"set\": true, \"number\": 2}, \"tres_per_node\": \"gres/"
+                        "gpu:4\", \"account\": \"lab\", \"cpus_per_task\": 2, "
+                        "\"environment\": [\"PATH=/bin:/usr/bin\", \"SLURM_CONF=/etc/s\", \"EMPTY=\"]}}\n");
+    tm_text_deinit(&text);
+    static const struct {
+        const char *words;
+        bool good;
+    } rows[] = {{"", true},
+                {NULL, true},
+                {"--qos=a --gres gpu:2 -C x", true},
+                {"--mail-type=ALL", false},
+                {"--qos", false},
+                {"--qos --gres=gpu", false},
+                {"-c two", false},
+                {"-A=x", false},
+                {"x", false}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++)
+        assert_row((tm_slurm_rest__check_words(rows[i].words, NULL) == 0) == rows[i].good, "%s",
+                   rows[i].words != NULL ? rows[i].words : "none");
+}
+
+static int read_jobs(void)
+{
+    struct tm_slurm__answer answer = {0};
+    char words[TM_SLURM_REST_WORDS_MAX];
+    int rc = tm_slurm_rest__read(&answer, TM_SLURM_QUERY, 200, old_jobs, sizeof old_jobs - 1, 0, words, NULL);
+    tm_slurm_answer__deinit(&answer);
+    return rc;
+}
+
+static void test_rest_memory(void **state)
+{
+    (void)state;
+    TM_FAIL_EACH_ALLOC(rc = read_jobs());
+}
+
+static void test_rest_addresses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *address;
+        int rc;
+    } rows[] = {{"unix:/nowhere/at/all", -(int)TM_EPEER}, {"http://127.0.0.1:1", -(int)TM_EPEER},
+                {"unix:relative", -(int)TM_EINPUT},       {"http://127.0.0.1:1/", -(int)TM_EINPUT},
+                {"slurm:6820", -(int)TM_EINPUT},          {"", -(int)TM_EINPUT}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_slurm__rest *rest = NULL;
+        struct tm_error e = {.text = ""};
+        int rc = tm_slurm_rest__open(tm_env_real(), rows[i].address, NULL, &rest, &e);
+        assert_row(rc == rows[i].rc, "%s: %d %s", rows[i].address, rc, e.text);
+    }
+}
+
 TM_TEST_MAIN(TM_TEST(test_durations), TM_TEST(test_job_numbers), TM_TEST(test_partitions), TM_TEST(test_nodes),
-             TM_TEST(test_rows), TM_TEST(test_preemption), TM_TEST(test_ends), TM_TEST(test_no_answer),
-             TM_TEST(test_adoption), TM_TEST(test_limits), TM_TEST(test_orders), TM_TEST(test_memory),
-             TM_TEST(test_processes))
+             TM_TEST(test_addresses), TM_TEST(test_rows), TM_TEST(test_preemption), TM_TEST(test_ends),
+             TM_TEST(test_no_answer), TM_TEST(test_adoption), TM_TEST(test_limits), TM_TEST(test_orders),
+             TM_TEST(test_memory), TM_TEST(test_processes), TM_TEST(test_rest_jobs), TM_TEST(test_rest_answers),
+             TM_TEST(test_rest_nodes), TM_TEST(test_rest_partitions), TM_TEST(test_rest_requests),
+             TM_TEST(test_rest_memory), TM_TEST(test_rest_addresses))

@@ -86,6 +86,81 @@ static void test_sums_between_threads(void **state)
     tm_mesh_local_destroy(local);
 }
 
+/* ---- many ---- */
+
+enum { MANY_MAX = 40, MANY_COUNT = 70001 };
+
+struct one_of_many {
+    struct tm_mesh *mesh;
+    int count; /* of elements */
+    uint32_t index;
+    int rc;
+    struct tm_error e;
+};
+
+/* Twice, one after the other: who had less to do in the first must not be ahead in the numbers of its messages. */
+static void *sum_of_many(void *argument)
+{
+    struct one_of_many *one = argument;
+    struct tm_mesh *mesh = one->mesh;
+    int n = mesh->size;
+    int32_t *data = calloc((size_t)one->count + 1, sizeof *data);
+    struct tm_group group = {.count = n, .place = (mesh->rank + 3) % n};
+    for (int i = 0; i < n; i++)
+        group.ranks[i] = (i - 3 + 3 * n) % n;
+    uint64_t tag = tm_message__tag(TM_MESSAGE_REDUCE, 3, 0, 0);
+    for (int round = 1; one->rc == 0 && round <= 2; round++) {
+        for (int i = 0; i < one->count; i++)
+            data[i] = i * (mesh->rank + round);
+        one->rc = tm_mesh__all_reduce(mesh, &group, &tm_kernels__avx2, TM_SUM_I32, data, (size_t)one->count, tag,
+                                      &one->index, &one->e);
+        int times = n * (n - 1) / 2 + n * round;
+        for (int i = 0; one->rc == 0 && i < one->count; i++)
+            if (data[i] != i * times) one->rc = tm_error_set(&one->e, TM_EINTERNAL, "element %d is %d", i, data[i]);
+    }
+    float values[2] = {(float)mesh->rank, 5.0F - (float)mesh->rank};
+    if (one->rc == 0)
+        one->rc = tm_mesh__all_largest(mesh, &group, values, 2, tm_message__tag(TM_MESSAGE_LARGEST, 3, 0, 0), &one->e);
+    if (one->rc == 0 && (values[0] != (float)(n - 1) || values[1] != 5.0F))
+        one->rc = tm_error_set(&one->e, TM_EINTERNAL, "wrong largest");
+    free(data);
+    return NULL;
+}
+
+static void sum_by(int workers, int count)
+{
+    struct tm_mesh_local *local = NULL;
+    struct one_of_many all[MANY_MAX];
+    pthread_t threads[MANY_MAX];
+    assert_int_equal(tm_mesh_local_create(workers, &local, NULL), 0);
+    for (int i = 0; i < workers; i++) {
+        all[i] = (struct one_of_many){.mesh = tm_mesh_local_end(local, i), .count = count};
+        assert_int_equal(pthread_create(&threads[i], NULL, sum_of_many, &all[i]), 0);
+    }
+    for (int i = 0; i < workers; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (int i = 0; i < workers; i++) {
+        assert_row(all[i].rc == 0, "%d of %d, %d elements: %s", i, workers, count, all[i].e.text);
+        assert_int_equal(all[i].index, all[0].index);
+        assert_true((double)all[i].mesh->bytes_sent <= 2 * 3 * 4.0 * count + 128); /* of two sums */
+    }
+    tm_mesh_local_destroy(local);
+}
+
+static void test_sums_of_many(void **state)
+{
+    (void)state;
+    static const int sizes[] = {2, 16, 17, 32, MANY_MAX};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        sum_by(sizes[i], 0);
+        sum_by(sizes[i], 5);
+        sum_by(sizes[i], 1000);
+    }
+    sum_by(33, MANY_COUNT);   /* more than one piece */
+    sum_by(2, (2 << 16) + 1); /* one piece for some, and two for others */
+    sum_by(3, 3 * (1 << 16) + 1);
+}
+
 static void connect_and_sum(const char *const addresses[WORKERS], struct worker *workers)
 {
     for (int i = 0; i < WORKERS; i++) {
@@ -214,6 +289,6 @@ static void test_what_is_sent_must_fit(void **state)
     });
 }
 
-TM_TEST_MAIN(TM_TEST(test_sums_between_threads), TM_TEST(test_sums_over_tcp),
+TM_TEST_MAIN(TM_TEST(test_sums_between_threads), TM_TEST(test_sums_of_many), TM_TEST(test_sums_over_tcp),
              TM_TEST(test_unix_sockets_cancelled_and_lost), TM_TEST(test_a_thread_cancelled),
              TM_TEST(test_another_generation_is_refused), TM_TEST(test_what_is_sent_must_fit))

@@ -225,6 +225,71 @@ static void test_lost(void **state)
     close_fleet(&fleet);
 }
 
+/* ---- a large mesh: only those are linked that talk ---- */
+
+enum { MANY = TM_MESH_EAGER_MAX + 4 };
+
+struct one_of_many {
+    struct tm_mesh_hub *hub;
+    const struct tm_mesh_member *members;
+    int rank;
+    uint64_t generation;
+    int rc;
+    struct tm_error e;
+};
+
+/* Around in a circle, and a knot that no order of connecting may tie: 0 sends to 2 and then to 1, 1 passes it on to 2,
+ * and 2 hears 1 before it asks for what 0 has sent. */
+static void *talk_a_little(void *argument)
+{
+    struct one_of_many *one = argument;
+    struct tm_mesh *mesh = NULL;
+    int rank = one->rank, right = (rank + 1) % MANY, left = (rank + MANY - 1) % MANY;
+    unsigned char byte = 0, from = (unsigned char)rank;
+    one->rc = tm_mesh_hub__form(one->hub, one->generation, rank, one->members, MANY, &mesh, &one->e);
+    if (one->rc == 0 && rank == 0) one->rc = mesh->send(mesh, 2, 8, "x", 1, &one->e);
+    if (one->rc == 0 && rank == 0) one->rc = mesh->send(mesh, 1, 8, "y", 1, &one->e);
+    if (one->rc == 0 && rank == 1) one->rc = tm_mesh__receive_into(mesh, 0, 8, &byte, 1, &one->e);
+    if (one->rc == 0 && rank == 1) one->rc = mesh->send(mesh, 2, 8, &byte, 1, &one->e);
+    if (one->rc == 0 && rank == 2) one->rc = tm_mesh__receive_into(mesh, 1, 8, &byte, 1, &one->e);
+    if (one->rc == 0 && rank == 2) one->rc = tm_mesh__receive_into(mesh, 0, 8, &byte, 1, &one->e);
+    if (one->rc == 0) one->rc = mesh->send(mesh, right, 9, &from, 1, &one->e);
+    if (one->rc == 0) one->rc = tm_mesh__receive_into(mesh, left, 9, &byte, 1, &one->e);
+    if (one->rc == 0 && byte != left) one->rc = tm_error_set(&one->e, TM_EINTERNAL, "other bytes");
+    return NULL;
+}
+
+static void test_a_large_mesh(void **state)
+{
+    (void)state;
+    struct tm_mesh_member members[MANY];
+    struct one_of_many all[MANY];
+    pthread_t threads[MANY];
+    struct tm_error e = {0};
+    for (int i = 0; i < MANY; i++) {
+        struct tm_mesh_hub_options options = {
+            .listen = "127.0.0.1:0", .token = "secret", .job = 7, .instance = (uint64_t)i + 10};
+        all[i] = (struct one_of_many){.members = members, .rank = i};
+        assert_row(tm_mesh_hub__create(tm_env_real(), &options, &all[i].hub, &e) == 0, "%s", e.text);
+        members[i] =
+            (struct tm_mesh_member){.instance = options.instance, .endpoint = tm_mesh_hub__address(all[i].hub)};
+    }
+    for (uint64_t generation = 1; generation <= 3; generation++) {
+        for (int i = 0; i < MANY; i++) {
+            all[i].generation = generation;
+            assert_int_equal(pthread_create(&threads[i], NULL, talk_a_little, &all[i]), 0);
+        }
+        for (int i = 0; i < MANY; i++)
+            (void)pthread_join(threads[i], NULL);
+        for (int i = 0; i < MANY; i++) {
+            assert_row(all[i].rc == 0, "generation %d, rank %d: %s", (int)generation, i, all[i].e.text);
+            assert_in_range(tm_mesh_hub__linked(all[i].hub), 2, 3);
+        }
+    }
+    for (int i = 0; i < MANY; i++)
+        tm_mesh_hub__destroy(all[i].hub);
+}
+
 /* ---- strangers ---- */
 
 /* What comes within the guard's time: bytes, or 0 when the other side closes. */
@@ -286,8 +351,9 @@ static void test_strangers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generations), cmocka_unit_test(test_tls),  cmocka_unit_test(test_early_comers_wait),
-        cmocka_unit_test(test_cancel),      cmocka_unit_test(test_lost), cmocka_unit_test(test_strangers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_generations),       cmocka_unit_test(test_tls),
+                                       cmocka_unit_test(test_early_comers_wait), cmocka_unit_test(test_cancel),
+                                       cmocka_unit_test(test_a_large_mesh),      cmocka_unit_test(test_lost),
+                                       cmocka_unit_test(test_strangers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

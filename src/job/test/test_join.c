@@ -120,6 +120,53 @@ static void test_join(void **state)
     close_place(&p);
 }
 
+/* The machine's network, which loses one of the pieces that come. */
+static struct {
+    int at, heard;
+} lossy;
+
+static int hear_but_one(struct tm_env *env, int handle, void *buffer, size_t size, size_t *out, struct tm_error *e)
+{
+    (void)env;
+    if (++lossy.heard == lossy.at) return tm_error_set(e, TM_EPEER, "connection lost");
+    return tm_env_real()->net_receive(tm_env_real(), handle, buffer, size, out, e);
+}
+
+static void sleep_not(struct tm_env *env, int64_t ms)
+{
+    (void)env;
+    (void)ms;
+}
+
+/* Wherever the connection is lost on the way in, the machine gets in by the same ticket, as the same instance. */
+static void test_lost_answers(void **state)
+{
+    (void)state;
+    struct place p;
+    struct tm_env env = *tm_env_real();
+    struct tm_error e = {.text = ""};
+    char ticket[TM_TICKET_MAX];
+    env.net_receive = hear_but_one;
+    env.sleep_ms = sleep_not;
+    open_place(&p);
+    lossy.heard = lossy.at = 0;
+    while (lossy.heard >= lossy.at) {
+        struct tm_joined joined = {.dir = NULL};
+        struct tm_arena arena;
+        tm_arena_init(&arena, 1 << 20);
+        lossy.at++;
+        lossy.heard = 0;
+        get_ticket(&p, (uint64_t)lossy.at, ticket);
+        assert_row(tm_join__run(&env, ticket, &never, &arena, &joined, &e) == 0, "loss %d: %s", lossy.at, e.text);
+        assert_row(joined.instance == (uint64_t)lossy.at, "loss %d", lossy.at);
+        tm_join__remove(&joined);
+        assert_row(join(ticket, &arena, &(struct tm_joined){.dir = NULL}, &e) == -(int)TM_EEXISTS, "another key");
+        tm_arena_deinit(&arena);
+    }
+    assert_true(lossy.at > 5);
+    close_place(&p);
+}
+
 /* A store on the other side of the office: parts of several pieces come back as they were, and lie in the folder. */
 static void test_copies(void **state)
 {
@@ -280,10 +327,8 @@ static void test_attacks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_join),
-        cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_attacks),
+        cmocka_unit_test(test_join),    cmocka_unit_test(test_lost_answers), cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_attacks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

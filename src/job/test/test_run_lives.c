@@ -1,6 +1,7 @@
 /* What a run's instances tell the next plan. */
 #include "base/env_virtual.h"
 #include "base/test/harness.h"
+#include "job/pool_lives.h"
 #include "job/run_lives.h"
 #include "market/risk.h"
 
@@ -33,6 +34,12 @@ static const struct tm_cloud_instance *get_instances(struct tm_cloud *cloud, siz
     (void)cloud;
     *out_count = TM_COUNT(instances);
     return instances;
+}
+
+static const struct tm_cloud_instance *get_came(struct tm_cloud *cloud, size_t *out_count)
+{
+    *out_count = 5;
+    return cloud->self;
 }
 
 static int64_t get_now_ms(struct tm_cloud *cloud)
@@ -93,4 +100,44 @@ static void test_kept(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_kept))
+/* How long VMs took to come, by type and zone; not those that an earlier program had asked for. */
+static void test_starts(void **state)
+{
+    (void)state;
+    static const char job_text[] = "cloud: aws\nfleet: {instance: p3.2xlarge}\n";
+    static const char pools_text[] =
+        "cloud: aws\nfleet: {limit: 2, pools: [{instance: p3.2xlarge, zone: us-west-2b, limit: 1}, {instance: "
+        "p3.2xlarge, zone: us-west-2a, limit: 1}, {instance: p3.2xlarge, zone: us-west-2a, limit: 1, start: 7s}, "
+        "{instance: g5.xlarge, zone: us-west-2a, limit: 1}]}\n";
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_cloud_instance came[] = {
+        {.id = 1, .asked_ms = 1000, .arrived_ms = 41000, .zone = "us-west-2a", .type = "p3.2xlarge"},
+        {.id = 2, .asked_ms = 1000, .arrived_ms = 61000, .zone = "us-west-2a", .type = "p3.2xlarge"},
+        {.id = 3, .asked_ms = 1000, .arrived_ms = 91000, .zone = "us-west-2b", .type = "p3.2xlarge"},
+        {.id = 4, .asked_ms = 0, .arrived_ms = HOUR_MS, .zone = "us-west-2b", .type = "p3.2xlarge", .recalled = true},
+        {.id = 5, .asked_ms = 0, .arrived_ms = -1, .zone = "us-west-2b", .type = "p3.2xlarge"},
+    };
+    struct tm_cloud vms = {.learns_start = true, .pools = get_pools, .instances = get_came, .self = came};
+    struct tm_job job;
+    struct tm_error e = {0};
+    assert_int_equal(tm_env_virtual_set_variable(env, "TIDEMILL_DATA_DIR", "/d"), 0);
+    assert_row(tm_run_lives__keep_waits(env, &vms, "aws", &e) == 0, "%s", e.text);
+    tm_job_init(&job);
+    assert_row(tm_job_parse("a.yaml", job_text, strlen(job_text), &job, &e) == 0, "%s", e.text);
+    assert_int_equal(tm_pool_lives__fill_starts(env, &job, &e), 0);
+    assert_int_equal(job.fleet.spot_start_ms, 63333);
+    assert_int_equal(job.fleet.on_demand_start_ms, 63333);
+    tm_job_deinit(&job);
+    tm_job_init(&job);
+    assert_row(tm_job_parse("a.yaml", pools_text, strlen(pools_text), &job, &e) == 0, "%s", e.text);
+    assert_int_equal(tm_pool_lives__fill_starts(env, &job, &e), 0);
+    const struct tm_job_pool *filled = job.fleet.pools.items;
+    assert_int_equal(filled[0].start_ms, 90000);
+    assert_int_equal(filled[1].start_ms, 50000);
+    assert_int_equal(filled[2].start_ms, 7000); /* what the job says counts */
+    assert_true(filled[3].start_ms < 0);
+    tm_job_deinit(&job);
+    tm_env_virtual_destroy(env);
+}
+
+TM_TEST_MAIN(TM_TEST(test_kept), TM_TEST(test_starts))

@@ -61,6 +61,35 @@ static void test_speeds(void **state)
     }
 }
 
+/* The workers of an instance share its GPUs: the same places on GPUs are as fast, whoever counts them. */
+static void test_workers_share_gpus(void **state)
+{
+    (void)state;
+    static const struct {
+        int gpus, workers, pipelines, stages; /* of workers ... */
+        int whole;                            /* ... which are so many instances' pipelines of one stage */
+    } rows[] = {{4, 4, 8, 1, 2}, {4, 2, 4, 1, 2}, {8, 8, 8, 1, 1}, {4, 1, 2, 1, 2}};
+    struct tm_model model;
+    model_from("gpt2-124m", &model);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        double samples_per_s = 0, whole_per_s = 0, step_s = 0;
+        struct tm_speed_context context = context_of(&model, rows[i].gpus, 64);
+        context.request.micro_batch = 1;
+        (void)tm_layout_speed_predicted(&context, rows[i].whole, 1, &whole_per_s, &step_s, NULL);
+        context.workers = rows[i].workers;
+        (void)tm_layout_speed_predicted(&context, rows[i].pipelines, rows[i].stages, &samples_per_s, &step_s, NULL);
+        assert_row(samples_per_s > 0 && close_to(samples_per_s, whole_per_s, 1e-12), "row %zu: %g, whole %g", i,
+                   samples_per_s, whole_per_s);
+    }
+    double two = 0, pair = 0, step_s = 0;
+    struct tm_speed_context context = context_of(&model, 1, 64); /* nothing to share: a GPU each, on one instance */
+    (void)tm_layout_speed_predicted(&context, 2, 1, &two, &step_s, NULL);
+    context.workers = 2;
+    (void)tm_layout_speed_predicted(&context, 2, 1, &pair, &step_s, NULL);
+    assert_row(pair >= two && pair < 2.1 * two, "%g, apart %g", pair, two);
+    tm_model_deinit(&model);
+}
+
 /* All layouts of a fleet: more of the same never stop to train, and errors of the figures come through. */
 static void test_layouts_of_a_fleet(void **state)
 {
@@ -120,4 +149,5 @@ static void test_as_measured(void **state)
     assert_true(measured.ratio == 1);
 }
 
-TM_TEST_MAIN(TM_TEST(test_as_measured), TM_TEST(test_speeds), TM_TEST(test_layouts_of_a_fleet))
+TM_TEST_MAIN(TM_TEST(test_as_measured), TM_TEST(test_speeds), TM_TEST(test_workers_share_gpus),
+             TM_TEST(test_layouts_of_a_fleet))

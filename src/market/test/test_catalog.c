@@ -56,14 +56,14 @@ static void test_parsing(void **state)
     assert_int_equal(catalog.offer_count, 5);
     assert_int_equal(catalog.band_count, 1);
     assert_int_equal(catalog.price_count, 1);
-    const struct tm_instance_type *p3 = tm_catalog__instance(&catalog, "aws", "p3.8xlarge");
+    const struct tm_instance_type *p3 = tm_catalog_instance(&catalog, "aws", "p3.8xlarge");
     assert_non_null(p3);
     assert_string_equal(p3->gpu, "V100");
     assert_true(p3->gpus == 4 && p3->vcpus == 32 && p3->memory_gib == 244 && p3->network_gbps == 10);
-    assert_true(isnan(tm_catalog__instance(&catalog, "aws", "p2.xlarge")->network_gbps));
-    assert_true(tm_catalog__instance(&catalog, "aws", "c5.large")->gpus == 0);
-    assert_null(tm_catalog__instance(&catalog, "gcp", "p3.8xlarge"));
-    assert_null(tm_catalog__instance(&catalog, "aws", "P3.8xlarge"));
+    assert_true(isnan(tm_catalog_instance(&catalog, "aws", "p2.xlarge")->network_gbps));
+    assert_true(tm_catalog_instance(&catalog, "aws", "c5.large")->gpus == 0);
+    assert_null(tm_catalog_instance(&catalog, "gcp", "p3.8xlarge"));
+    assert_null(tm_catalog_instance(&catalog, "aws", "P3.8xlarge"));
     assert_int_equal(tm_catalog_finish(&catalog, NULL), 0);
     assert_string_equal(catalog.as_of, "2024-01-01"); /* the newest of the sources */
     assert_int_equal(find_offer(&catalog, "us-east-1", "us-east-1b", "p3.8xlarge")->band, 2);
@@ -138,7 +138,7 @@ static void test_rows_of_the_same_key_replace(void **state)
     assert_string_equal(catalog.sources[0].as_of, "2021-01-01");
     assert_int_equal(catalog.gpu_count, 3);
     assert_true(tm_catalog_gpu(&catalog, "V100")->tflops[TM_FP16] == 112);
-    const struct tm_instance_type *p3 = tm_catalog__instance(&catalog, "aws", "p3.8xlarge");
+    const struct tm_instance_type *p3 = tm_catalog_instance(&catalog, "aws", "p3.8xlarge");
     assert_true(p3->vcpus == 36 && p3->memory_gib == 244 && p3->network_gbps == 10); /* what is not said stays */
     assert_int_equal(catalog.instance_count, 5);
     assert_int_equal(catalog.offer_count, 5);
@@ -213,7 +213,7 @@ static void test_imports_on_top(void **state)
         show_offers(&catalog, shown, sizeof shown);
         assert_row_string(rows[i].rows, shown, rows[i].want);
         assert_string_equal(catalog.as_of, "2024-06-01");
-        assert_true(tm_catalog__instance(&catalog, "aws", "p3.8xlarge")->network_gbps == 10);
+        assert_true(tm_catalog_instance(&catalog, "aws", "p3.8xlarge")->network_gbps == 10);
         tm_catalog_deinit(&catalog);
     }
 #undef WEST
@@ -360,7 +360,7 @@ static void test_flops(void **state)
     struct tm_catalog catalog;
     parse_first(&catalog);
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        const struct tm_instance_type *instance = tm_catalog__instance(&catalog, rows[i].cloud, rows[i].instance);
+        const struct tm_instance_type *instance = tm_catalog_instance(&catalog, rows[i].cloud, rows[i].instance);
         int used = -1;
         double got = tm_instance__tflops(&catalog, instance, rows[i].precision, &used);
         bool same = isnan(rows[i].want) ? isnan(got) : near(got, rows[i].want, 1e-9);

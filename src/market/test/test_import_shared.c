@@ -150,7 +150,7 @@ static void test_tables_of_gpus_and_networks(void **state)
     struct tm_catalog catalog;
     tm_catalog_init(&catalog);
     assert_int_equal(tm_catalog_load(tm_env_real(), &catalog, NULL), 0);
-    assert_true(tm_catalog__instance(&catalog, "aws", "c5.12xlarge")->network_gbps == 12);
+    assert_true(tm_catalog_instance(&catalog, "aws", "c5.12xlarge")->network_gbps == 12);
     assert_true(tm_catalog_gpu(&catalog, "H100")->memory_gib == 80);
     tm_catalog_deinit(&catalog);
 }
@@ -268,7 +268,7 @@ static void check_spot(const struct tm_catalog *catalog, const struct spot_check
     double more_spot = 0;
     read_prices(check, false, &price, &spot);
     if (strcmp(check->cloud, "gcp") == 0) read_prices(check, true, &more_price, &more_spot);
-    const struct tm_instance_type *instance = tm_catalog__instance(catalog, check->cloud, check->instance);
+    const struct tm_instance_type *instance = tm_catalog_instance(catalog, check->cloud, check->instance);
     assert_row(instance != NULL, "%s is not in the catalogue", check->instance);
     assert_row(instance->gpus == check->gpus, "%s: %g GPUs", check->instance, instance->gpus);
     double flops = tm_instance__tflops(catalog, instance, TM_FP32, NULL);

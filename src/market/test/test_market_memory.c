@@ -67,7 +67,7 @@ static int load_shipped_once(void)
     struct tm_catalog catalog;
     tm_catalog_init(&catalog);
     int rc = tm_catalog_load_shipped(&catalog, NULL);
-    if (rc == 0 && tm_catalog__instance(&catalog, "aws", "p3.2xlarge") == NULL) rc = -(int)TM_EINTERNAL;
+    if (rc == 0 && tm_catalog_instance(&catalog, "aws", "p3.2xlarge") == NULL) rc = -(int)TM_EINTERNAL;
     tm_catalog_deinit(&catalog);
     return rc;
 }

@@ -52,6 +52,31 @@ static void test_learned(void **state)
     tm_env_virtual_destroy(env);
 }
 
+/* Of a type in a zone: what was seen there, else in the region, else anywhere; never of another cloud or type. */
+static void test_types(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cloud, *type, *zone;
+        double s;
+    } rows[] = {{"slurm", "p3.2xlarge", "us-east-1b", 60}, {"slurm", "p3.2xlarge", "us-east-1a", 30},
+                {"slurm", "p3.2xlarge", "us-east-1", 50},  {"slurm", "p3.2xlarge", "eu-west-1", 65},
+                {"slurm", "p3.2xlarge", "", 65},           {"slurm", "p3.2xlarge", "use1-az4", 65},
+                {"slurm", "p3.2", "us-east-1b", NAN},      {"aws", "p3.2xlarge", "us-east-1b", NAN}};
+    struct tm_env *env = open_env();
+    struct tm_error e = {.text = ""};
+    learn(env, "p3.2xlarge/us-east-1a", 1, 30);
+    learn(env, "p3.2xlarge/us-east-1b", 2, 60);
+    learn(env, "p3.2xlarge/us-west-2a", 1, 110);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        double s = -1;
+        assert_int_equal(tm_starts_ask_type(env, rows[i].cloud, rows[i].type, rows[i].zone, &s, &e), 0);
+        assert_row(isnan(rows[i].s) ? isnan(s) : fabs(s - rows[i].s) < 1e-9, "%s in %s: %g", rows[i].type, rows[i].zone,
+                   s);
+    }
+    tm_env_virtual_destroy(env);
+}
+
 static void test_files(void **state)
 {
     (void)state;
@@ -98,4 +123,4 @@ static void test_memory(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_learned), TM_TEST(test_files), TM_TEST(test_memory))
+TM_TEST_MAIN(TM_TEST(test_learned), TM_TEST(test_types), TM_TEST(test_files), TM_TEST(test_memory))

@@ -1,5 +1,5 @@
 /* The cheapest plan against all plans: on small worlds with whole hours everywhere, some cheapest plan changes at whole
- * hours only, so trying all 3^hours ways is the truth. */
+ * hours only, so trying all ways, 3^hours or with two places of spot 4^hours, is the truth. */
 #include "base/random.h"
 #include "base/test/harness.h"
 #include "policy/deadline_oracle.h"
@@ -7,18 +7,35 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { HOURS_MAX = 11 };
+enum { HOURS_MAX = 11, HOURS_MAX_OF_TWO = 8, ELSEWHERE = 3 }; /* ELSEWHERE: on spot in the second place */
 
 struct world {
     struct tm_deadline_terms terms;
+    struct tm_gang_places places;
     int hours;
-    bool up[HOURS_MAX];
+    uint64_t up[HOURS_MAX];
 };
+
+static bool is_spot(int on)
+{
+    return on == TM_GANG_SPOT || on == ELSEWHERE;
+}
+
+static bool can_be(const struct world *world, int hour, int on)
+{
+    return !is_spot(on) || (world->up[hour] >> (on == ELSEWHERE) & 1) != 0;
+}
+
+static double price_usd_h(const struct world *world, int on)
+{
+    if (on == TM_GANG_ON_DEMAND) return world->terms.on_demand_usd_h;
+    return world->places.usd_h[on == ELSEWHERE];
+}
 
 struct way {
     int hour;
     int left; /* hours of work */
-    enum tm_gang_on on;
+    int on;   /* an enum tm_gang_on, or ELSEWHERE */
     int restart_left;
     int start_left;
     double usd;
@@ -31,21 +48,21 @@ static double try_all(const struct world *world, struct way way)
     if (way.left == 0) return way.usd;
     if (way.hour == world->hours) return INFINITY;
     double best = INFINITY;
-    if (way.on == TM_GANG_SPOT && !world->up[way.hour]) way.on = TM_GANG_NOTHING;
-    for (int on = 0; on < 3; on++) {
+    if (!can_be(world, way.hour, way.on)) way.on = TM_GANG_NOTHING;
+    for (int on = 0; on < 2 + world->places.count; on++) {
         struct way next = way;
-        if (on == TM_GANG_SPOT && !world->up[way.hour]) continue;
-        if (on != (int)way.on) {
-            next.restart_left = (int)(t->restart_s / 3600);
+        if (!can_be(world, way.hour, on)) continue;
+        if (on != way.on) {
+            next.restart_left = (int)((t->restart_s + (is_spot(on) ? t->spot_start_s : 0)) / 3600);
             next.start_left = on == TM_GANG_ON_DEMAND ? (int)(t->start_s / 3600) : 0;
         }
-        next.on = (enum tm_gang_on)on;
+        next.on = on;
         next.hour++;
         if (on != TM_GANG_NOTHING) {
             if (next.start_left > 0) {
                 next.start_left--;
             } else {
-                next.usd += on == TM_GANG_SPOT ? t->spot_usd_h : t->on_demand_usd_h;
+                next.usd += price_usd_h(world, on);
                 if (next.restart_left > 0)
                     next.restart_left--;
                 else
@@ -66,20 +83,21 @@ static double follow(const struct world *world, const struct tm_gang_plan *plan)
     double usd = 0;
     double done_s = 0;
     double idle_s = 0;
-    enum tm_gang_on on = TM_GANG_NOTHING;
+    int on = TM_GANG_NOTHING;
     size_t at = 0;
     for (double now_s = 0; done_s < t->work_s - 1e-6; now_s += step_s) {
         if (now_s >= t->deadline_s - 1e-6) return INFINITY;
         while (at + 1 < plan->count && plan->stretches[at + 1].start_s <= now_s + 1e-6)
             at++;
-        bool up = world->up[(int)((now_s + 1e-6) / 3600)];
-        enum tm_gang_on next = plan->stretches[at].on;
-        if (next == TM_GANG_SPOT && !up) return INFINITY;
-        if (next != on) idle_s = next == TM_GANG_NOTHING ? 0 : t->restart_s + (next == TM_GANG_SPOT ? 0 : t->start_s);
+        const struct tm_gang_stretch *stretch = &plan->stretches[at];
+        int next = stretch->on == TM_GANG_SPOT && stretch->place == 1 ? ELSEWHERE : (int)stretch->on;
+        if (!can_be(world, (int)((now_s + 1e-6) / 3600), next)) return INFINITY;
+        if (next != on)
+            idle_s = next == TM_GANG_NOTHING ? 0 : t->restart_s + (is_spot(next) ? t->spot_start_s : t->start_s);
         on = next;
         if (on == TM_GANG_NOTHING) continue;
-        bool billed = idle_s <= t->restart_s + 1e-6;
-        if (billed) usd += step_s / 3600 * (on == TM_GANG_SPOT ? t->spot_usd_h : t->on_demand_usd_h);
+        bool billed = is_spot(on) || idle_s <= t->restart_s + 1e-6;
+        if (billed) usd += step_s / 3600 * price_usd_h(world, on);
         if (idle_s > 1e-6)
             idle_s -= step_s;
         else
@@ -98,7 +116,7 @@ static void check_world(const struct world *world, const char *name, int number)
     }
     struct tm_gang_plan plan;
     double want = try_all(world, (struct way){.left = (int)(world->terms.work_s / 3600)});
-    int rc = tm_gang_plan_init(&plan, &world->terms, spells, count, NULL);
+    int rc = tm_gang_plan_init(&plan, &world->terms, &world->places, spells, count, NULL);
     if (isinf(want)) {
         assert_row(rc == -TM_ENONE, "%s %d: no plan meets the deadline, but got %d", name, number, rc);
         return;
@@ -116,22 +134,35 @@ static void test_against_all_plans(void **state)
     static const struct {
         const char *name;
         double restart_h, start_h, spot_usd_h, on_demand_usd_h;
-    } kinds[] = {{"restart 1 h", 1, 0, 1, 3}, {"no restart", 0, 0, 1, 3},  {"start-up 1 h", 0, 1, 1, 3},
-                 {"both", 1, 1, 1, 3},        {"restart 2 h", 2, 0, 1, 3}, {"spot hardly cheaper", 1, 0, 2.9, 3},
-                 {"spot dearer", 1, 0, 4, 3}};
+        double elsewhere_usd_h; /* 0: there is no second place */
+        double spot_start_h;
+    } kinds[] = {{"restart 1 h", 1, 0, 1, 3, 0, 0},
+                 {"no restart", 0, 0, 1, 3, 0, 0},
+                 {"start-up 1 h", 0, 1, 1, 3, 0, 0},
+                 {"both", 1, 1, 1, 3, 0, 0},
+                 {"restart 2 h", 2, 0, 1, 3, 0, 0},
+                 {"spot hardly cheaper", 1, 0, 2.9, 3, 0, 0},
+                 {"spot dearer", 1, 0, 4, 3, 0, 0},
+                 {"two places", 1, 0, 1, 3, 1, 0},
+                 {"two places at two prices", 1, 0, 1, 4, 2, 0},
+                 {"two places, no restart", 0, 0, 1.5, 3, 1, 0},
+                 {"two places that start up", 0, 1, 1, 3, 1.2, 1}};
     struct tm_random random = tm_random_make(11, 0);
     for (size_t k = 0; k < TM_COUNT(kinds); k++) {
+        bool two = kinds[k].elsewhere_usd_h > 0;
         for (int i = 0; i < 60; i++) {
-            struct world world = {.hours = 6 + (int)tm_random_below(&random, HOURS_MAX - 6 + 1)};
+            int most = two ? HOURS_MAX_OF_TWO : HOURS_MAX;
+            struct world world = {.hours = 6 + (int)tm_random_below(&random, (uint64_t)most - 6 + 1)};
             for (int hour = 0; hour < world.hours; hour++)
-                world.up[hour] =
-                    hour > 0 && tm_random_unit(&random) < 0.6 ? world.up[hour - 1] : tm_random_below(&random, 2) == 1;
+                world.up[hour] = hour > 0 && tm_random_unit(&random) < 0.6 ? world.up[hour - 1]
+                                                                           : tm_random_below(&random, two ? 4 : 2);
+            world.places = (struct tm_gang_places){{kinds[k].spot_usd_h, kinds[k].elsewhere_usd_h}, two ? 2 : 1};
             world.terms = (struct tm_deadline_terms){.work_s = 3600.0 * (double)(2 + tm_random_below(&random, 6)),
                                                      .deadline_s = 3600.0 * world.hours,
                                                      .restart_s = 3600 * kinds[k].restart_h,
                                                      .start_s = 3600 * kinds[k].start_h,
-                                                     .spot_usd_h = kinds[k].spot_usd_h,
-                                                     .on_demand_usd_h = kinds[k].on_demand_usd_h};
+                                                     .on_demand_usd_h = kinds[k].on_demand_usd_h,
+                                                     .spot_start_s = 3600 * kinds[k].spot_start_h};
             check_world(&world, kinds[k].name, i);
         }
     }
@@ -142,13 +173,13 @@ static void test_against_all_plans(void **state)
 static void test_part_of_a_spell(void **state)
 {
     (void)state;
-    struct world world = {.hours = 10};
-    struct tm_gang_spell spells[] = {{0, false}, {4 * 3600, true}};
+    struct world world = {.hours = 10, .places = {{1}, 1}};
+    struct tm_gang_spell spells[] = {{0, 0}, {4 * 3600, 1}};
     struct tm_gang_plan plan;
     for (int i = 4; i < 10; i++)
-        world.up[i] = true;
-    world.terms = (struct tm_deadline_terms){7.5 * 3600, 10 * 3600, 3600, 0, 1, 3};
-    assert_int_equal(tm_gang_plan_init(&plan, &world.terms, spells, 2, NULL), 0);
+        world.up[i] = 1;
+    world.terms = (struct tm_deadline_terms){7.5 * 3600, 10 * 3600, 3600, 0, 1, 3, 0};
+    assert_int_equal(tm_gang_plan_init(&plan, &world.terms, &world.places, spells, 2, NULL), 0);
     assert_true(fabs(plan.cost_usd - (3.5 * 3 + 6)) < 1e-9);
     assert_true(fabs(follow(&world, &plan) - plan.cost_usd) < 1e-6);
     tm_gang_plan_deinit(&plan);
@@ -156,10 +187,11 @@ static void test_part_of_a_spell(void **state)
 
 static int plan_once(void)
 {
-    struct tm_deadline_terms terms = {10 * 3600, 14 * 3600, 360, 0, 1, 3};
-    struct tm_gang_spell spells[] = {{0, false}, {3600, true}, {9000, false}, {20000, true}, {40000, false}};
+    struct tm_deadline_terms terms = {10 * 3600, 14 * 3600, 360, 0, 1, 3, 0};
+    struct tm_gang_places places = {{1, 1.5}, 2};
+    struct tm_gang_spell spells[] = {{0, 0}, {3600, 1}, {9000, 2}, {20000, 3}, {40000, 0}};
     struct tm_gang_plan plan = {0};
-    int rc = tm_gang_plan_init(&plan, &terms, spells, TM_COUNT(spells), NULL);
+    int rc = tm_gang_plan_init(&plan, &terms, &places, spells, TM_COUNT(spells), NULL);
     tm_gang_plan_deinit(&plan);
     return rc;
 }

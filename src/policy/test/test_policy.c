@@ -532,15 +532,17 @@ static void test_losing_together_is_learned(void **state)
     assert_true(tm_learned_pools__together(&learned, 0, 2) < 0.1);
 }
 
-/* Six pools of two: as many as are worth it, and one pool's at least; with a deadline, all. */
+/* Six pools of two: as many as are worth it, and one pool's at least; with a deadline or without a price, all. */
 static void test_what_is_worth_its_money(void **state)
 {
     (void)state;
     static const struct {
-        double scaling;
-        bool has_deadline;
-        int least, most;
-    } rows[] = {{1, false, 12, 12}, {0.94, false, 4, 4}, {0.5, false, 2, 2}, {0.94, true, 12, 12}};
+        double scaling, price_usd_h;
+        bool has_deadline, restless;
+        int wanted;
+    } rows[] = {{1, 1, false, false, 12},    {0.94, 1, false, false, 4}, {0.5, 1, false, false, 2},
+                {0.94, 1, true, false, 12},  {0.01, 1, false, true, 2},  {0.01, 0, false, true, 12},
+                {0.01, NAN, false, true, 12}};
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct test_job *job = job_make(9, false, COST, 12, deep_speed);
         struct tm_learned_pools learned;
@@ -555,12 +557,57 @@ static void test_what_is_worth_its_money(void **state)
         for (short k = 0; k < 12; k++)
             order[k] = k / 2;
         for (int k = 0; k < 6; k++)
-            facts.pools[k] = (struct tm_pool){.price_usd_h = 1, .offered = 2, .speed = 1};
+            facts.pools[k] = (struct tm_pool){.price_usd_h = rows[i].price_usd_h, .offered = 2, .speed = 1};
         tm_learned_pools__init(&learned);
-        for (int k = 0; k < 10000; k++) /* nothing was ever lost */
+        for (int k = 0; k < 10000; k++) { /* nothing was ever lost, or one of each pool every twenty minutes */
+            for (int pool = 0; pool < 6; pool++)
+                facts.pools[pool].offered = rows[i].restless && k % 2 == 0 ? 1 : 2;
             tm_learned_pools__observe(&learned, 600.0 * k, facts.pools, 6, capacities);
+        }
         int count = tm_pools__worthwhile(&policy, &facts, order, 12, 2);
-        assert_row(count >= rows[i].least && count <= rows[i].most, "row %zu: %d", i, count);
+        assert_row(count == rows[i].wanted, "row %zu: %d", i, count);
+        job_drop(job);
+    }
+}
+
+/* Two partitions that cost nothing and do not tell what they would give: each is rented from up to its limit, and no
+ * more is asked of the first in place of the second, whatever is here, in the queue or was refused. */
+static void test_free_pools_up_to_their_limits(void **state)
+{
+    (void)state;
+    static const struct {
+        int here, ordered, refused; /* of the first */
+        int others_ordered, others_refused;
+    } rows[] = {{0, 0, 0, 0, 0}, {0, 2, 2, 0, 0}, {2, 0, 0, 1, 1}, {2, 0, 0, 0, 0}, {1, 1, 1, 1, 0}, {1, 0, 0, 1, 0}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct test_job *job = job_make(9, false, COST, 3, deep_speed);
+        struct tm_learned_pools learned;
+        struct tm_facts facts = {.choices = true, .pool_count = 2, .limits = {.workers_min = 1, .workers_max = 3}};
+        struct tm_decision out = {0};
+        int capacities[TM_POOLS_MAX];
+        for (size_t k = 0; k < job->layouts.count; k++)
+            if (job->layouts.list[k].pipelines > 0)
+                job->layouts.list[k].samples_per_s = 10 * sqrt(job->layouts.list[k].instances);
+        struct tm_policy policy = {.info = tm_policy_find("tidemill"),
+                                   .layouts = &job->layouts,
+                                   .migrations = job->migrations,
+                                   .pools = &learned};
+        facts.pools[0] = (struct tm_pool){.here = rows[i].here,
+                                          .ordered = rows[i].ordered,
+                                          .refused = rows[i].refused,
+                                          .offered = -1,
+                                          .limit = 2,
+                                          .speed = 1};
+        facts.pools[1] = (struct tm_pool){.market = TM_POOL_ON_DEMAND,
+                                          .ordered = rows[i].others_ordered,
+                                          .refused = rows[i].others_refused,
+                                          .offered = -1,
+                                          .limit = 1,
+                                          .speed = 1};
+        tm_learned_pools__init(&learned);
+        tm_learned_pools__observe(&learned, 0, facts.pools, 2, capacities);
+        tm_policy__choose_pools(&policy, &facts, 0, &out);
+        assert_row(out.want[0] == 2 && out.want[1] == 1, "row %zu: %d and %d", i, out.want[0], out.want[1]);
         job_drop(job);
     }
 }
@@ -585,8 +632,9 @@ static void test_why_is_read_back(void **state)
 
 TM_TEST_MAIN(TM_TEST(test_short_until_one_arrives), TM_TEST(test_unknown_is_not_none),
              TM_TEST(test_calm_pools_live_longer), TM_TEST(test_losing_together_is_learned),
-             TM_TEST(test_what_is_worth_its_money), TM_TEST(test_why_is_read_back),
-             TM_TEST(test_reactive_migrates_in_a_run), TM_TEST(test_gang_within_its_budget),
-             TM_TEST(test_spot_is_asked_first), TM_TEST(test_the_table), TM_TEST(test_realise),
-             TM_TEST(test_decisions_fit), TM_TEST(test_decisions_by_hand), TM_TEST(test_truth_sees_what_comes),
-             TM_TEST(test_ours_takes_the_best), TM_TEST(test_measured_steps_count), TM_TEST(test_without_memory))
+             TM_TEST(test_what_is_worth_its_money), TM_TEST(test_free_pools_up_to_their_limits),
+             TM_TEST(test_why_is_read_back), TM_TEST(test_reactive_migrates_in_a_run),
+             TM_TEST(test_gang_within_its_budget), TM_TEST(test_spot_is_asked_first), TM_TEST(test_the_table),
+             TM_TEST(test_realise), TM_TEST(test_decisions_fit), TM_TEST(test_decisions_by_hand),
+             TM_TEST(test_truth_sees_what_comes), TM_TEST(test_ours_takes_the_best), TM_TEST(test_measured_steps_count),
+             TM_TEST(test_without_memory))

@@ -70,6 +70,49 @@ static void test_ends_in_order(void **state)
     tm_outbox_deinit(&out);
 }
 
+static void order(struct tm_agent *agent, bool at_once, uint64_t worker, struct tm_outbox *out)
+{
+    struct tm_peer from = {.role = TM_ROLE_COORDINATOR, .incarnation = 3};
+    tm_message message = tm_message_make(options.job, &from, &agent->self);
+    Tmw__AgentOrder body = TMW__AGENT_ORDER__INIT;
+    body.sequence = agent->sequence;
+    body.stop = true;
+    body.restart_worker = at_once;
+    body.worker_incarnation = worker;
+    message.body_case = TMW__ENVELOPE__BODY_AGENT_ORDER;
+    message.agent_order = &body;
+    tm_agent_receive(agent, 2000, &message, out);
+}
+
+/* At the job's end a worker is given time, unless it takes no part; another one than was meant is given time, too. */
+static void test_end_of_the_job(void **state)
+{
+    (void)state;
+    static const struct {
+        bool at_once;
+        bool another;
+        uint64_t want;
+    } rows[] = {{false, false, 0}, {true, false, 1}, {true, true, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tm_agent agent;
+        struct tm_outbox out;
+        tm_outbox_init(&out);
+        tm_agent_init(&agent, &options);
+        agent.registered = true;
+        agent.coordinator.incarnation = 3;
+        tm_agent_tick(&agent, 1000, &out);
+        uint64_t worker = started(&out);
+        order(&agent, rows[i].at_once, worker + rows[i].another, &out);
+        assert_true(agent.stopped);
+        assert_int_equal(out.count, 2);
+        assert_int_equal(out.actions[0].kind, TM_AGENT_END_WORKER);
+        assert_int_equal(out.actions[0].number, worker);
+        assert_int_equal(out.actions[0].other, rows[i].want);
+        assert_int_equal(out.actions[1].kind, TM_AGENT_STOP);
+        tm_outbox_deinit(&out);
+    }
+}
+
 static void test_notice(void **state)
 {
     (void)state;
@@ -157,4 +200,5 @@ static void test_failures(void **state)
     }
 }
 
-TM_TEST_MAIN(TM_TEST(test_failures), TM_TEST(test_restarts), TM_TEST(test_ends_in_order), TM_TEST(test_notice))
+TM_TEST_MAIN(TM_TEST(test_failures), TM_TEST(test_restarts), TM_TEST(test_ends_in_order), TM_TEST(test_end_of_the_job),
+             TM_TEST(test_notice))

@@ -37,8 +37,8 @@ static void test_alerts(void **state)
         {"it begins", TM_JOB_STARTING, false, 0, 0, 0, 1, ""},
         {"it waits", TM_JOB_WAITING, false, 0, 50, 0, 61, "capacity "},
         {"still", TM_JOB_WAITING, false, 0, 100, 0, 500, ""},
-        {"it trains", TM_JOB_TRAINING, false, 2, 500, 1, 501, ""},
-        {"too early to tell", TM_JOB_TRAINING, false, 4, 510, 1, 502, ""},
+        {"it trains", TM_JOB_TRAINING, false, 2, 200, 1, 501, ""},
+        {"too early to tell", TM_JOB_TRAINING, false, 4, 210, 1, 502, ""},
         {"far too slow", TM_JOB_TRAINING, false, 10, 520, 1, 503, "deadline "},
         {"four fifths are spent", TM_JOB_TRAINING, false, 20, 530, 8, 510, "budget "},
         {"faster, but it stands", TM_JOB_TRAINING, false, 60, 540, 8.5, 520, ""},
@@ -67,6 +67,27 @@ static void test_alerts(void **state)
         tm_alerts__look(&alerts, &limits, &status, rows[i].now_s * 1000, note, &seen);
         assert_row_string(rows[i].name, seen.names, rows[i].raised);
         assert_row(seen.names[0] == '\0' || strncmp(seen.text, "j ", 2) == 0, "%s: %s", rows[i].name, seen.text);
+    }
+}
+
+/* A quarter of the time is gone, and little or nothing is done. */
+static void test_late(void **state)
+{
+    (void)state;
+    for (uint64_t committed = 0; committed < 3; committed += 2) {
+        struct seen seen = {.names = ""};
+        struct tm_alert_limits limits = {.patience_s = 1e6};
+        struct tm_alerts alerts = {.committed = 0};
+        struct tm_run_status status = {.job = {.name = "j", .steps = 100, .speed = 1},
+                                       .state = TM_JOB_WAITING,
+                                       .committed = committed,
+                                       .wall_s = 240,
+                                       .deadline_s = 1000};
+        tm_alerts__look(&alerts, &limits, &status, 1000, note, &seen);
+        assert_string_equal(seen.names, "");
+        status.wall_s = 260;
+        tm_alerts__look(&alerts, &limits, &status, 2000, note, &seen);
+        assert_string_equal(seen.names, "deadline ");
     }
 }
 
@@ -197,6 +218,95 @@ static void test_telling(void **state)
     tm_tempdir_remove(&dir);
 }
 
+static void tell_all(struct tm_env *env, struct tm_notifier *notifier)
+{
+    int64_t end_ms = env->monotonic_ns(env) / 1000000 + 60000;
+    while (!tm_notifier_step(notifier) && env->monotonic_ns(env) / 1000000 < end_ms)
+        env->sleep_ms(env, 1);
+}
+
+/* A run of weeks tells of more than the queue holds; one that goes on does not tell again of what still is. */
+static void test_a_long_run(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    struct tm_tempdir dir;
+    tm_tempdir_make(&dir);
+    char path[512], command[600];
+    (void)snprintf(path, sizeof path, "%s/told", dir.path);
+    (void)snprintf(command, sizeof command, "echo \"$TIDEMILL_ALERT\" >> '%s'", path);
+    struct tm_notify_target targets[] = {{.command = command}};
+    struct tm_maps maps = {.items = targets, .count = TM_COUNT(targets)};
+    const struct tm_maps *lists[] = {&maps};
+    struct tm_alert_limits limits = {.patience_s = 60};
+    struct tm_run_status status = {.job = {.name = "j", .steps = 9, .speed = 1}, .state = TM_JOB_TRAINING};
+    status.budget_usd = 10;
+    status.bill_usd = 9;
+    struct tm_notifier *notifier = tm_notifier_create(env, dir.path, lists, 1, &limits);
+    assert_non_null(notifier);
+    tm_notifier_look(notifier, &status);
+    for (int strays = 1; strays <= 300; strays++) {
+        tm_notifier_found(notifier, "j", strays);
+        if (strays % 50 == 0) tell_all(env, notifier);
+    }
+    tm_notifier_destroy(notifier);
+    notifier = tm_notifier_create(env, dir.path, lists, 1, &limits);
+    assert_non_null(notifier);
+    tm_notifier_go_on(notifier);
+    tm_notifier_look(notifier, &status);
+    tm_notifier_failed(notifier, "j", "the disk is full");
+    tell_all(env, notifier);
+    tm_notifier_destroy(notifier);
+    struct tm_text text;
+    tm_text_init(&text, 1 << 16);
+    assert_int_equal(env->file_read(env, path, &text, NULL), 0);
+    int budgets = 0, leaks = 0;
+    for (const char *at = tm_text_string(&text); *at != '\0'; at++) {
+        budgets += strncmp(at, "budget", 6) == 0;
+        leaks += strncmp(at, "leaked", 6) == 0;
+    }
+    assert_int_equal(budgets, 1);
+    assert_int_equal(leaks, 300);
+    assert_non_null(strstr(tm_text_string(&text), "failed\n"));
+    tm_text_deinit(&text);
+    tm_tempdir_remove(&dir);
+}
+
+/* Each receiver has its own patience. */
+static void test_patience(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    struct tm_tempdir dir;
+    tm_tempdir_make(&dir);
+    char path[512];
+    char soon[600];
+    char late[600];
+    (void)snprintf(path, sizeof path, "%s/told", dir.path);
+    (void)snprintf(soon, sizeof soon, "echo \"soon $TIDEMILL_ALERT\" >> '%s'", path);
+    (void)snprintf(late, sizeof late, "echo \"late $TIDEMILL_ALERT\" >> '%s'", path);
+    struct tm_notify_target targets[] = {{.command = late}, {.command = soon, .patience_ms = 1}};
+    struct tm_maps maps = {.items = targets, .count = TM_COUNT(targets)};
+    const struct tm_maps *lists[] = {&maps};
+    struct tm_alert_limits limits = {.patience_s = 600};
+    struct tm_run_status status = {.job = {.name = "j", .steps = 9, .speed = 1}, .state = TM_JOB_TRAINING};
+    struct tm_notifier *notifier = tm_notifier_create(env, dir.path, lists, 1, &limits);
+    assert_non_null(notifier);
+    tm_notifier_look(notifier, &status);
+    env->sleep_ms(env, 5);
+    tm_notifier_look(notifier, &status);
+    int64_t end_ms = env->monotonic_ns(env) / 1000000 + 60000;
+    while (!tm_notifier_step(notifier) && env->monotonic_ns(env) / 1000000 < end_ms)
+        env->sleep_ms(env, 10);
+    tm_notifier_destroy(notifier);
+    struct tm_text text;
+    tm_text_init(&text, 4096);
+    assert_int_equal(env->file_read(env, path, &text, NULL), 0);
+    assert_string_equal(tm_text_string(&text), "soon stalled\n");
+    tm_text_deinit(&text);
+    tm_tempdir_remove(&dir);
+}
+
 static int raise_once(void)
 {
     struct tm_notify_target target = {.command = "true"};
@@ -214,5 +324,6 @@ static void test_memory(void **state)
     TM_FAIL_EACH_ALLOC(rc = raise_once());
 }
 
-TM_TEST_MAIN(TM_TEST(test_alerts), TM_TEST(test_no_limits), TM_TEST(test_deadline_in_danger), TM_TEST(test_checks),
-             TM_TEST(test_telling), TM_TEST(test_memory))
+TM_TEST_MAIN(TM_TEST(test_alerts), TM_TEST(test_late), TM_TEST(test_no_limits), TM_TEST(test_deadline_in_danger),
+             TM_TEST(test_checks), TM_TEST(test_telling), TM_TEST(test_a_long_run), TM_TEST(test_patience),
+             TM_TEST(test_memory))

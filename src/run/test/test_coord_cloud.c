@@ -3,6 +3,7 @@
 #include "base/test/harness.h"
 #include "run/cloud_link.h"
 #include "run/coordinator.h"
+#include "run/run_status.h"
 #include "wire/proof.h"
 
 static const struct tm_coordinator_options options = {.job = 1,
@@ -26,8 +27,19 @@ struct pair {
     size_t recorded; /* instance facts */
     size_t refusals; /* that were told, and of how many the last was */
     uint32_t missing;
+    char words[300]; /* of the last one that had some missing */
     int64_t now_ms;
 };
+
+/* As `tidemill events` shows it. */
+static void keep_words(const Tmw__RecordEvent *event, char *out, size_t room)
+{
+    struct tm_text text;
+    tm_text_init(&text, 1 << 12);
+    tm_run_event_words(event, &text);
+    (void)snprintf(out, room, "%s", tm_text_string(&text));
+    tm_text_deinit(&text);
+}
 
 static void setup(struct pair *p, const char *token)
 {
@@ -74,6 +86,7 @@ static void deliver(struct pair *p, int times)
             bool refusal = event->body_case == TMW__RECORD_EVENT__BODY_REFUSAL;
             p->refusals += refusal;
             if (refusal) p->missing = event->refusal->missing;
+            if (refusal && p->missing > 0) keep_words(event, p->words, sizeof p->words);
         }
         if (answered.actions[i].kind != TM_ACTION_SEND) continue;
         assert_int_equal(tm_message_unpack(data, answered.actions[i].length, &arena, &message, NULL), 0);
@@ -146,6 +159,7 @@ static void test_pools(void **state)
     pools[1].price_microusd_h = 5;
     pools[1].offered = 7;
     pools[1].refused = 2;
+    pools[1].why = (char[]){"VcpuLimitExceeded: no more; ask for more vCPUs"};
     pools[1].starting = 1;
     for (int i = 0; i < 6; i++) {
         Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
@@ -170,6 +184,8 @@ static void test_pools(void **state)
     assert_int_equal(seen.offered, 7);
     assert_int_equal(seen.refused, 2);
     assert_int_equal(p.refusals, 3); /* it refuses, has room, refuses again */
+    assert_string_equal(p.words, "pool 2 has no capacity for 2 of the instances that are wanted: VcpuLimitExceeded: no "
+                                 "more; ask for more vCPUs");
     assert_int_equal(seen.starting, 1);
     assert_int_equal(tm_coordinator_look(p.coordinator).pool_count, 3);
     teardown(&p);

@@ -658,6 +658,50 @@ static void test_the_end(void **state)
     rig_destroy(&r);
 }
 
+static bool ends_at_once(struct coord_rig *r, uint64_t id)
+{
+    rig_clear(r);
+    rig_agent_says(r, id, (struct agent_word){0});
+    const Tmw__AgentOrder *order = mailbox_find(&r->box, KIND(AGENT_ORDER), 0)->agent_order;
+    assert_true(order->stop);
+    assert_true(!order->restart_worker || order->worker_incarnation == r->fakes[id].incarnation);
+    return order->restart_worker;
+}
+
+/* Whoever was in a generation may be saving the result; whoever is still starting is not waited for. */
+static void test_the_end_of_those_who_did_not_join(void **state)
+{
+    (void)state;
+    struct coord_rig r;
+    struct tm_coordinator_options options = rig_options;
+    options.steps = 10;
+    assert_true(rig_create(&r, &options));
+    rig_run(&r, 2);
+    rig_agent_joins(&r, 1);
+    rig_agent_joins(&r, 2);
+    for (int i = 0; i < 60 && rig_look(&r).state != TM_JOB_FINISHED; i++)
+        rig_pass(&r, 500, true);
+    assert_int_equal(rig_look(&r).state, TM_JOB_FINISHED);
+    rig_agent_joins(&r, 3);
+    r.fakes[3].here = true; /* but has not said anything */
+    r.fakes[3].incarnation = 77;
+    assert_false(ends_at_once(&r, 1));
+    assert_false(ends_at_once(&r, 2));
+    assert_int_equal(rig_look(&r).agents_untold, 1);
+    assert_true(ends_at_once(&r, 3));
+    assert_int_equal(rig_look(&r).agents_untold, 0);
+    r.fakes[2].incarnation += 1000; /* it died at the end, and was started again */
+    assert_true(ends_at_once(&r, 2));
+    r.fakes[2].incarnation -= 1000;
+    rig_restart(&r, true); /* the record says who trained */
+    rig_begin(&r);
+    for (uint64_t id = 1; id <= 3; id++)
+        rig_agent_joins(&r, id);
+    assert_false(ends_at_once(&r, 1));
+    assert_true(ends_at_once(&r, 3));
+    rig_destroy(&r);
+}
+
 /* An engine says that the job itself is wrong: nothing is tried again. */
 static void test_the_job_fails(void **state)
 {
@@ -727,4 +771,4 @@ TM_TEST_MAIN(TM_TEST(test_moves_between_phases), TM_TEST(test_refuses_by_token),
              TM_TEST(test_drain_limit), TM_TEST(test_notice_and_false_alarm), TM_TEST(test_a_worker_hangs),
              TM_TEST(test_a_restart_resumes), TM_TEST(test_a_restart_in_a_change),
              TM_TEST(test_a_lost_record_is_rebuilt), TM_TEST(test_outnumbered), TM_TEST(test_the_end),
-             TM_TEST(test_the_job_fails))
+             TM_TEST(test_the_end_of_those_who_did_not_join), TM_TEST(test_the_job_fails))

@@ -383,6 +383,12 @@ static void test_the_fleet_as_facts(void **state)
     assert_int_equal(facts.pools[1].ordered, 1);
     assert_true(fabs(facts.limits.bill_usd - (2 + 12 / 60.0)) < 1e-9);
     assert_true(facts.progress.samples_left == 0);
+    double join_s = facts.pools[0].start_s;
+    assert_true(facts.pools[1].start_s == job->cost.start_s);
+    view.cloud.spot_wait_ms = 45000; /* measured: how long they take to come counts from then on */
+    view.cloud.on_demand_wait_ms = 60000;
+    decide.decide(decide.context, &view, &out);
+    assert_true(facts.pools[0].start_s == 45 + join_s && facts.pools[1].start_s == 60 + join_s);
     tm_policy_decider_destroy(decider);
     job_drop(job);
 }

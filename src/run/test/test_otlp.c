@@ -55,7 +55,7 @@ static void test_spans(void **state)
     (void)state;
     static const char *const names[] = {"change to generation 1", "generation 1", "change to generation 2",
                                         "generation 3", "run j"};
-    struct tm_otlp *otlp = tm_otlp_create("training");
+    struct tm_otlp *otlp = tm_otlp_create("training", "team=tides, zone = a%20b,service.name=x,bad");
     struct tm_text text;
     json_t *root = NULL;
     assert_non_null(otlp);
@@ -82,6 +82,9 @@ static void test_spans(void **state)
     assert_string_equal(text_of(spans, 1, "endTimeUnixNano"), "2000000000");
     assert_non_null(strstr(tm_text_string(&text), "\"tidemill.step.last\", \"value\": {\"intValue\": \"7\"}"));
     assert_non_null(strstr(tm_text_string(&text), "\"service.name\", \"value\": {\"stringValue\": \"training\"}"));
+    assert_non_null(strstr(tm_text_string(&text), "\"team\", \"value\": {\"stringValue\": \"tides\"}"));
+    assert_non_null(strstr(tm_text_string(&text), "\"zone\", \"value\": {\"stringValue\": \"a b\"}"));
+    assert_null(strstr(tm_text_string(&text), "\"bad\""));
     assert_int_equal(json_integer_value(json_object_get(json_object_get(json_array_get(spans, 4), "status"), "code")),
                      2);
     json_decref(root);
@@ -96,12 +99,12 @@ static void test_record(void **state)
     static const char *const nonsense[] = {"{}", "[]", "{\"kind\": 5, \"sequence\": 1}",
                                            "{\"kind\": \"generation\", \"sequence\": 1}",
                                            "{\"kind\": \"state\", \"sequence\": 2, \"text\": null}"};
-    struct tm_otlp *otlp = tm_otlp_create("tidemill");
+    struct tm_otlp *otlp = tm_otlp_create("tidemill", NULL);
     struct samples samples;
     for (size_t i = 0; i < TM_COUNT(nonsense); i++)
         take(otlp, nonsense[i]);
     tm_otlp_destroy(otlp);
-    otlp = tm_otlp_create("tidemill");
+    otlp = tm_otlp_create("tidemill", NULL);
     samples_init(&samples);
     samples_small_run(&samples, true);
     for (size_t i = 0; i < samples.count; i++) {
@@ -120,7 +123,7 @@ static void test_record(void **state)
 
 static int take_all(void)
 {
-    struct tm_otlp *otlp = tm_otlp_create("tidemill");
+    struct tm_otlp *otlp = tm_otlp_create("tidemill", NULL);
     int rc = otlp == NULL ? -(int)TM_ENOMEM : 0;
     for (size_t i = 0; rc == 0 && i < TM_COUNT(events); i++) {
         json_t *event = NULL;

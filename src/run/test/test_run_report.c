@@ -90,6 +90,41 @@ static void test_history(void **state)
     samples_deinit(&s);
 }
 
+/* What was forecast on the way: a few, over all of the run, and of a steady one all are right. */
+static void test_forecasts(void **state)
+{
+    (void)state;
+    enum { STEPS = 3000 };
+    struct samples s;
+    struct tm_error e;
+    struct tm_run_historian *historian = tm_run_historian_create();
+    samples_init(&s);
+    add_job(&s, "x", STEPS);
+    assert_int_equal(feed(historian, &s, &e), 0);
+    for (uint64_t i = 1; i <= STEPS; i++) {
+        Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+        Tmw__ProgressEvent body = TMW__PROGRESS_EVENT__INIT;
+        body.step = i;
+        event.at_ms = s.at_ms + (int64_t)i * 1000;
+        event.body_case = TMW__RECORD_EVENT__BODY_PROGRESS;
+        event.progress = &body;
+        assert_int_equal(tm_run_historian_take(historian, i + 1, &event, &e), 0);
+    }
+    const struct tm_run_history *got = tm_run_historian_tell(historian);
+    size_t count = got->forecast_count;
+    assert_in_range(count, TM_HISTORY_FORECASTS_MAX / 2, TM_HISTORY_FORECASTS_MAX);
+    assert_true(got->forecasts[0].time_s < STEPS / 20.0 && got->forecasts[count - 1].time_s > STEPS * 0.9);
+    for (size_t i = 0; i < count; i++) {
+        const struct tm_history_forecast *one = &got->forecasts[i];
+        assert_row(i == 0 || one->time_s > got->forecasts[i - 1].time_s, "%zu: %g", i, one->time_s);
+        assert_row(fabs(one->low_s - STEPS) < STEPS / 10.0 && fabs(one->high_s - STEPS) < STEPS / 10.0, "%zu: %g to %g",
+                   i, one->low_s, one->high_s);
+        assert_row(one->low_s <= one->high_s && one->low_s >= one->time_s, "%zu", i);
+    }
+    tm_run_historian_destroy(historian);
+    samples_deinit(&s);
+}
+
 /* Waiting is drawn; a stop leaves no gap, and going on is start-up. */
 static void test_waiting_and_going_on(void **state)
 {
@@ -252,5 +287,5 @@ static void test_memory(void **state)
     samples_deinit(&s);
 }
 
-TM_TEST_MAIN(TM_TEST(test_history), TM_TEST(test_waiting_and_going_on), TM_TEST(test_report),
+TM_TEST_MAIN(TM_TEST(test_history), TM_TEST(test_forecasts), TM_TEST(test_waiting_and_going_on), TM_TEST(test_report),
              TM_TEST(test_hostile_text), TM_TEST(test_nothing_yet), TM_TEST(test_memory))

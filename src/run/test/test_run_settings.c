@@ -114,9 +114,6 @@ static void what_is_wrong_is_named(void **state)
         {"name: a\nfleet: {pools: [{instance: a, limit: 4, infra: aws/b/c/d}]}\n", "infra: expected cloud/region/zone"},
         {"name: a\nfleet: {pools: [{instance: a, limit: 4, infra: aws/b, region: c}]}\n",
          "fleet.pools[1].region: c, but infra says aws/b; leave region out"},
-        {"name: a\nfleet: {pools: [{instance: a, limit: 4}, {instance: b, count: 1, market: on-demand, role: keeps "
-         "copies}]}\n",
-         "fleet.pools[2].role: pools that keep copies cannot be"},
         {"name: a\nfleet: {pools: [{instance: a, count: 4, market: cheap}]}\n",
          "fleet.pools[1].market: expected one of spot, on-demand, got \"cheap\""},
         {"name: a\nfleet: {trace: hadp, losses: {mean_life: 1h}}\n",

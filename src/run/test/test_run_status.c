@@ -190,6 +190,70 @@ static void test_no_cloud(void **state)
     samples_deinit(&s);
 }
 
+/* Workers that join before the cloud says so are not counted twice, even if somebody asks between. */
+/* Each instance is compared with its own type on-demand: a small one that keeps copies says nothing of large ones. */
+static void test_pools_on_demand(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t large_microusd_h; /* by the catalogue */
+        double want_usd;
+    } rows[] = {{12240000, 2 * 12.24 + 0.126}, {0, NAN}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct samples s;
+        char *names[] = {"large", "keeper on-demand"};
+        uint64_t prices[] = {rows[i].large_microusd_h, 0}; /* what is on-demand costs what it costs */
+        samples_init(&s);
+        add_job(&s, "pools", 100);
+        s.events[0]->job->pools = names;
+        s.events[0]->job->n_pools = 2;
+        s.events[0]->job->on_demand_microusd_h = prices;
+        s.events[0]->job->n_on_demand_microusd_h = 2;
+        s.events[0]->job->keepers = 2;
+        add_price(&s, 1000000, 126000);
+        for (uint64_t id = 1; id <= 3; id++) {
+            Tmw__Instance *one = add_instance(&s, id, 0, 3600000);
+            one->pool = id == 3;
+            one->spot = id != 3;
+            one->price_microusd_h = id == 3 ? 126000 : 1000000;
+            one->released = true;
+        }
+        static const uint64_t ids[] = {1, 2, 3};
+        (void)add_start(&s, 1, 0, 2, 1, ids, 3);
+        struct tm_run_watch *watch = watch_of(&s);
+        const struct tm_run_status *got = tm_run_watch_status(watch);
+        assert_row(isnan(rows[i].want_usd) ? isnan(got->on_demand_usd)
+                                           : fabs(got->on_demand_usd - rows[i].want_usd) < 1e-9,
+                   "%zu: $%g", i, got->on_demand_usd);
+        assert_int_equal(got->spares, 0);
+        assert_int_equal(got->instances[2].seat, TM_SEAT_KEEPS);
+        tm_run_watch_destroy(watch);
+        samples_deinit(&s);
+    }
+}
+
+static void test_a_slow_cloud(void **state)
+{
+    (void)state;
+    struct samples s;
+    struct tm_error e;
+    samples_init(&s);
+    struct tm_run_watch *watch = tm_run_watch_create();
+    assert_non_null(watch);
+    (void)add_arrival(&s, 1);
+    (void)add_arrival(&s, 2);
+    assert_int_equal(feed(watch, &s, &e), 0);
+    assert_int_equal(tm_run_watch_status(watch)->arrivals, 2);
+    size_t before = s.count;
+    for (uint64_t id = 1; id <= 3; id++)
+        (void)add_instance(&s, id, 1000, 0);
+    for (size_t i = before; i < s.count; i++)
+        assert_int_equal(tm_run_watch_take(watch, i + 1, s.events[i], &e), 0);
+    assert_int_equal(tm_run_watch_status(watch)->arrivals, 3);
+    tm_run_watch_destroy(watch);
+    samples_deinit(&s);
+}
+
 static void test_the_loss_curve_is_thinned(void **state)
 {
     (void)state;
@@ -659,9 +723,9 @@ static void test_settling(void **state)
         told[i].released = true;
         list[i] = &told[i];
     }
-    TM_FAIL_EACH_ALLOC(rc = tm_run_record__settle(path, 50, list, 4, &e));
+    TM_FAIL_EACH_ALLOC(rc = tm_run_record__settle(path, 50, list, 4, NULL, &e));
     assert_int_equal(last_of(path), 5); /* 1 and 4 are new */
-    assert_row(tm_run_record__settle(path, 60, list, 4, &e) == 0, "%s", e.text);
+    assert_row(tm_run_record__settle(path, 60, list, 4, NULL, &e) == 0, "%s", e.text);
     assert_int_equal(last_of(path), 5);
     struct tm_run_watch *watch = tm_run_watch_create();
     assert_row(tm_run_record__watch(path, watch, &e) == 0, "%s", e.text);
@@ -669,12 +733,21 @@ static void test_settling(void **state)
     assert_int_equal(status->here, 0);
     assert_true(fabs(status->bill_usd * 1e6 - (95 + 80 + 70 + 5)) < 1e-3);
     tm_run_watch_destroy(watch);
+    /* the cloud asks less in the end; said once */
+    static const struct tm_run_bill bill = {200, 20};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(tm_run_record__settle(path, 70, list, 4, &bill, &e), 0);
+    assert_int_equal(last_of(path), 6);
+    watch = tm_run_watch_create();
+    assert_int_equal(tm_run_record__watch(path, watch, &e), 0);
+    assert_true(fabs(tm_run_watch_status(watch)->bill_usd * 1e6 - 200) < 1e-3);
+    tm_run_watch_destroy(watch);
     (void)remove(path);
 }
 
 TM_TEST_MAIN(TM_TEST(test_settling), TM_TEST(test_a_small_run), TM_TEST(test_halfway_and_again),
              TM_TEST(test_waiting_and_rolling_back), TM_TEST(test_stopped_and_gone_on), TM_TEST(test_no_cloud),
-             TM_TEST(test_the_loss_curve_is_thinned), TM_TEST(test_the_pace), TM_TEST(test_looking),
-             TM_TEST(test_words), TM_TEST(test_every_kind_has_words), TM_TEST(test_events_as_json),
-             TM_TEST(test_a_long_command), TM_TEST(test_status_there_and_back), TM_TEST(test_wrong_status),
-             TM_TEST(test_summary), TM_TEST(test_memory))
+             TM_TEST(test_pools_on_demand), TM_TEST(test_a_slow_cloud), TM_TEST(test_the_loss_curve_is_thinned),
+             TM_TEST(test_the_pace), TM_TEST(test_looking), TM_TEST(test_words), TM_TEST(test_every_kind_has_words),
+             TM_TEST(test_events_as_json), TM_TEST(test_a_long_command), TM_TEST(test_status_there_and_back),
+             TM_TEST(test_wrong_status), TM_TEST(test_summary), TM_TEST(test_memory))

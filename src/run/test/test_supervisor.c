@@ -26,6 +26,7 @@ struct world {
     struct tm_links *links;
     struct tm_outbox out;
     int incarnation;
+    bool behind_nat; /* what others are told is nothing for this machine */
 };
 
 static int64_t now_ms(const struct world *w)
@@ -68,7 +69,10 @@ static void start_coordinator(struct world *w)
     w->coordinator = tm_coordinator_create(&options, &decider);
     assert_non_null(w->coordinator);
     assert_row(tm_links_create(w->env, "127.0.0.1:0", NULL, token, &w->links, &e) == 0, "%s", e.text);
-    assert_int_equal(tm_state_write(w->env, "/s", TM_STATE_ADDRESS, tm_links_address(w->links), &e), 0);
+    const char *told = w->behind_nat ? "192.0.2.1:7" : tm_links_address(w->links);
+    if (w->behind_nat)
+        assert_int_equal(tm_state_write(w->env, "/s", TM_STATE_ADDRESS_HERE, tm_links_address(w->links), &e), 0);
+    assert_int_equal(tm_state_write(w->env, "/s", TM_STATE_ADDRESS, told, &e), 0);
     tm_coordinator_begin(w->coordinator, now_ms(w), 0, &w->out);
     carry_out(w);
 }
@@ -248,7 +252,8 @@ static void ends_are_told_later(void **state)
     w.driver.before = account;
     w.driver.before.instance = 7;
     assert_int_equal(tm_cloud_driver__create(w.env, &w.driver, &driver, &e), 0);
-    assert_row(tm_cloud_driver__close(driver, &e) == 0, "%s", e.text);
+    assert_int_equal(w.env->file_write(w.env, "/s/record", "none", 4, &e), 0); /* a bill that cannot be written ... */
+    assert_row(tm_cloud_driver__close(driver, &e) == 0, "%s", e.text);         /* ... takes nothing else with it */
     assert_int_equal(count_here(&w), 0);
     tm_cloud_driver__destroy(driver);
     assert_row(tm_cloud_account_read(w.env, "/s", &account, &e) == 0, "%s", e.text);
@@ -477,10 +482,30 @@ static void survives_lack_of_memory(void **state)
     tear_down(&w);
 }
 
+/* Others are told an address that this machine does not reach: its own part goes where the coordinator listens. */
+static void an_address_for_others_is_not_for_us(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tm_error e;
+    struct tm_cloud_driver *driver = NULL;
+    set_up(&w, trace_text);
+    w.behind_nat = true;
+    tm_env_virtual_never_answer(w.env, "192.0.2.1:7");
+    assert_int_equal(tm_cloud_driver__create(w.env, &w.driver, &driver, &e), 0);
+    start_coordinator(&w);
+    drive(&w, driver, 3000);
+    assert_true(tm_cloud_driver__connected(driver));
+    assert_int_equal(tm_cloud_driver__close(driver, &e), 0);
+    tm_cloud_driver__destroy(driver);
+    tear_down(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_ordered_is_rented),
+        cmocka_unit_test(an_address_for_others_is_not_for_us),
         cmocka_unit_test(the_account_goes_on),
         cmocka_unit_test(ends_are_told_later),
         cmocka_unit_test(a_killed_coordinator_is_started_again),

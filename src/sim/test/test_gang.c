@@ -1,6 +1,7 @@
 /* Single-gang jobs: small traces worked out by hand, edges, and the recorded traces beside the repository (skipped
  * where they are not there) with figures of another simulator.
  * builds: release asan */
+#include "base/random.h"
 #include "base/test/harness.h"
 #include "sim/gang.h"
 
@@ -210,6 +211,138 @@ static void test_without_memory(void **state)
     tm_trace_deinit(&trace);
 }
 
+/* ---- pools ---- */
+
+struct hand_pool {
+    struct change changes[4];
+    size_t count;
+    int group;
+    double usd_h;
+};
+
+static int simulate_pools(const struct hand_pool *rows, int count, const char *way,
+                          const struct tm_gang_options *options, struct tm_gang_result *r)
+{
+    struct tm_trace traces[3];
+    struct tm_gang_pool pools[3];
+    for (int i = 0; i < count; i++) {
+        make_trace(&traces[i], rows[i].changes, rows[i].count, 30);
+        traces[i].instances_max = 2;
+        pools[i] =
+            (struct tm_gang_pool){.trace = &traces[i], .limit = 100, .group = rows[i].group, .usd_h = rows[i].usd_h};
+    }
+    struct tm_gang_pools all = {.list = pools, .count = count};
+    int rc = tm_gang_simulate_pools(&all, tm_gang_way_find(way), options, r, NULL);
+    for (int i = 0; i < count; i++)
+        tm_trace_deinit(&traces[i]);
+    return rc;
+}
+
+/* 6 h of work in 10 h, restarts of half an hour.
+ * "two regions": spot in the first for 0-3, in the second from 3 on. failover and spread: 3 h in the first (2.5 h
+ * done), 4 h in the second. oracle: waits for the second, 6.5 h. single: the second alone; a gap at the beginning.
+ * "prices": both always there, the first at $2: who knows prices takes the second.
+ * "a gang of two zones": 2 + 2 instances make a gang of 4, until the second zone takes one back from 2 to 3: then all
+ * are lost, and spread goes on demand for that hour (half of it a restart); 1.5 h + 0.5 h done, 4.5 h from 3 on.
+ * oracle: waits. */
+static void test_pools_by_hand(void **state)
+{
+    (void)state;
+    static const struct hand_pool regions[] = {{{{0, 1}, {3, 0}}, 2, 0, 1}, {{{0, 0}, {3, 1}}, 2, 1, 1}};
+    static const struct hand_pool prices[] = {{{{0, 1}}, 1, 0, 2}, {{{0, 1}}, 1, 1, 1}};
+    static const struct hand_pool zones[] = {{{{0, 2}}, 1, 0, 1}, {{{0, 2}, {2, 1}, {3, 2}}, 3, 0, 1}};
+    static const struct {
+        const char *name;
+        const struct hand_pool *pools;
+        int gang;
+        const char *way;
+        double usd, finish_h, hours[3];
+        int launches, losses, moves;
+    } rows[] = {{"two regions", regions, 1, "failover", 7, 7, {3, 4, 0}, 2, 1, 1},
+                {"two regions", regions, 1, "spread", 7, 7, {3, 4, 0}, 2, 1, 1},
+                {"two regions", regions, 1, "oracle", 6.5, 9.5, {0, 6.5, 0}, 1, 0, 0},
+                {"prices", prices, 1, "failover", 6.5, 6.5, {0, 6.5, 0}, 1, 0, 0},
+                {"prices", prices, 1, "tidemill", 6.5, 6.5, {0, 6.5, 0}, 1, 0, 0},
+                {"prices", prices, 1, "single", 6.5, 6.5, {0, 6.5, 0}, 1, 0, 0},
+                {"prices", prices, 1, "oracle", 6.5, 6.5, {0, 6.5, 0}, 1, 0, 0},
+                {"a gang of two zones", zones, 4, "failover", 4 * 19.5, 10, {0, 0, 4 * 6.5}, 1, 0, 0},
+                {"a gang of two zones", zones, 4, "spread", 4 * (2 + 3 + 4.5), 7.5, {13, 13, 4}, 3, 1, 0},
+                {"a gang of two zones", zones, 4, "oracle", 4 * 6.5, 9.5, {13, 13, 0}, 1, 0, 0}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_gang_options options = hours(6, 10, 0.5);
+        struct tm_gang_result r;
+        options.gang = rows[i].gang;
+        int rc = simulate_pools(rows[i].pools, 2, rows[i].way, &options, &r);
+        assert_row(rc == 0 && r.deadline_met, "%s, %s: %d", rows[i].name, rows[i].way, rc);
+        assert_row(fabs(r.cost_usd - rows[i].usd) < 1e-6 && fabs(r.finished_at_s / 3600 - rows[i].finish_h) < 1e-5,
+                   "%s, %s: $%g at %g h, want $%g at %g h", rows[i].name, rows[i].way, r.cost_usd,
+                   r.finished_at_s / 3600, rows[i].usd, rows[i].finish_h);
+        for (int k = 0; k < 3; k++)
+            assert_row(fabs(r.pools[k].instance_hours - rows[i].hours[k]) < 1e-5, "%s, %s: pool %d has %g h",
+                       rows[i].name, rows[i].way, k, r.pools[k].instance_hours);
+        assert_row(r.launches == rows[i].launches && r.losses == rows[i].losses && r.moves == rows[i].moves,
+                   "%s, %s: %d launches, %d losses, %d moves", rows[i].name, rows[i].way, r.launches, r.losses,
+                   r.moves);
+    }
+}
+
+/* Worlds drawn at random: nobody is late, nobody beats the oracle, bills of pools are the bill; the best pool alone has
+ * no other. */
+static void test_drawn_pools(void **state)
+{
+    (void)state;
+    struct tm_random random = tm_random_make(5, 0);
+    double sums[2] = {0};
+    for (int world = 0; world < 60; world++) {
+        struct hand_pool pools[3] = {0};
+        for (int i = 0; i < 3; i++) {
+            pools[i] = (struct hand_pool){.count = 4, .group = i < 2 ? 0 : 1, .usd_h = 1 + 0.1 * i};
+            for (int k = 0; k < 4; k++)
+                pools[i].changes[k] =
+                    (struct change){k == 0 ? 0 : 2 * k + 2 * tm_random_unit(&random), (int)tm_random_below(&random, 3)};
+        }
+        struct tm_gang_options options = hours(6, 9, 0.2);
+        options.gang = 1 + world % 3;
+        options.spot_start_s = world % 2 * 300;
+        struct tm_gang_result oracle;
+        assert_int_equal(simulate_pools(pools, 3, "oracle", &options, &oracle), 0);
+        for (const struct tm_gang_way *way = tm_gang_ways; way->name != NULL; way++) {
+            struct tm_gang_result r;
+            double sum = 0;
+            assert_int_equal(simulate_pools(pools, 3, way->name, &options, &r), 0);
+            assert_row(r.deadline_met && r.cost_usd >= oracle.cost_usd - 1e-6, "world %d, %s: $%g, oracle $%g", world,
+                       way->name, r.cost_usd, oracle.cost_usd);
+            for (int k = 0; k < 4; k++)
+                sum += r.pools[k].bill_usd;
+            assert_row(fabs(sum - r.cost_usd) < 1e-9, "world %d, %s: pools $%g of $%g", world, way->name, sum,
+                       r.cost_usd);
+            sums[0] += strcmp(way->name, "single") == 0 ? r.cost_usd : 0;
+            sums[1] += strcmp(way->name, "tidemill") == 0 ? r.cost_usd : 0;
+        }
+    }
+    assert_row(sums[1] <= sums[0], "ours costs $%g, the best pool alone $%g", sums[1], sums[0]);
+}
+
+static void test_pools_without_memory(void **state)
+{
+    (void)state;
+    static const struct hand_pool pools[] = {{{{0, 1}, {3, 0}}, 2, 0, 1}, {{{0, 0}, {3, 1}}, 2, 1, 1}};
+    struct tm_trace traces[2];
+    struct tm_gang_pool list[2];
+    struct tm_gang_options options = hours(6, 10, 0.5);
+    for (int i = 0; i < 2; i++) {
+        make_trace(&traces[i], pools[i].changes, pools[i].count, 30);
+        list[i] = (struct tm_gang_pool){.trace = &traces[i], .limit = 100, .group = i, .usd_h = 1};
+    }
+    for (const struct tm_gang_way *way = tm_gang_ways; way->name != NULL; way++) {
+        struct tm_gang_pools all = {.list = list, .count = 2};
+        struct tm_gang_result r;
+        TM_FAIL_EACH_ALLOC(rc = tm_gang_simulate_pools(&all, way, &options, &r, NULL));
+    }
+    for (int i = 0; i < 2; i++)
+        tm_trace_deinit(&traces[i]);
+}
+
 /* ---- recorded traces ---- */
 
 /* false: not there. */
@@ -289,5 +422,6 @@ static void test_recorded_traces(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_by_hand), TM_TEST(test_gang_of_three), TM_TEST(test_start_up), TM_TEST(test_edges),
-             TM_TEST(test_history), TM_TEST(test_refusals), TM_TEST(test_without_memory),
-             TM_TEST(test_against_another_simulator), TM_TEST(test_recorded_traces))
+             TM_TEST(test_history), TM_TEST(test_refusals), TM_TEST(test_without_memory), TM_TEST(test_pools_by_hand),
+             TM_TEST(test_drawn_pools), TM_TEST(test_pools_without_memory), TM_TEST(test_against_another_simulator),
+             TM_TEST(test_recorded_traces))

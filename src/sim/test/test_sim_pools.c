@@ -17,6 +17,7 @@ struct market {
     struct tm_sim_pool list[POOLS];
     struct tm_sim_pools pools;
     struct tm_trace times;
+    enum tm_fleet_rent rent;
 };
 
 static void begin(struct market *market, int64_t end_ms)
@@ -43,6 +44,7 @@ static struct tm_sim_pool *add(struct market *market, int group, double usd_h, c
     market->list[number] = (struct tm_sim_pool){.name = "pool",
                                                 .market = TM_POOL_SPOT,
                                                 .group = group,
+                                                .region = group,
                                                 .trace = trace,
                                                 .limit = 100,
                                                 .price_usd_h = usd_h,
@@ -57,6 +59,8 @@ static struct tm_sim_result run(struct tm_env *env, struct test_job *job, struct
     struct tm_sim_options options = minute_options(0, market->times.end_ms);
     options.pools = &market->pools;
     options.workers_min = 1;
+    options.workers_each = market->pools.workers_each;
+    options.rent = market->rent;
     market->times.event_count = 0;
     for (int64_t t = HOUR_MS; t < market->times.end_ms; t += HOUR_MS) {
         struct tm_error e;
@@ -109,6 +113,104 @@ static void test_regions_take_turns(void **state)
     tm_env_virtual_destroy(env);
 }
 
+/* Two regions that may train together do so where links and traffic leave something of it; else the job stays in one,
+ * and goes to the other when its own runs dry. */
+static void test_across_regions(void **state)
+{
+    (void)state;
+    static const int all[] = {4, 4, 4, 4}, dries[] = {4, 4, 0, 0};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 8, test_speed);
+    double sample_usd = 4.0 / 3600 / rate(job, 4); /* what a sample costs in one region, at a dollar an hour */
+    struct {
+        const char *name;
+        struct tm_far far;
+        enum tm_fleet_rent rent;
+        bool both;
+    } rows[] = {
+        {"as near as anything", {0, 0}, TM_RENT_WORTHWHILE, true},
+        {"traffic at a hundredth of a sample", {0, 0.01 * sample_usd}, TM_RENT_WORTHWHILE, true},
+        {"traffic as dear as a sample", {0, sample_usd}, TM_RENT_WORTHWHILE, false},
+        {"as dear, and all are to be rented", {0, sample_usd}, TM_RENT_ALL, true},
+        {"a link as slow as all else", {2 / rate(job, 8), 0}, TM_RENT_WORTHWHILE, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct market market;
+        begin(&market, 4 * (int64_t)HOUR_MS);
+        add(&market, 0, 1, dries, 4);
+        add(&market, 0, 1, all, 4)->region = 1;
+        market.pools.far = rows[i].far;
+        market.rent = rows[i].rent;
+        struct tm_sim_result ours = run(env, job, &market, "tidemill");
+        double hours = ours.pools[0].instance_hours + ours.pools[1].instance_hours, half_s = 2 * 3600;
+        double traffic = ours.bill_usd - hours, whole = ours.samples * rows[i].far.sample_usd;
+        double both = tm_far_rate(&rows[i].far, rate(job, 8), 2);
+        double most = half_s * ((rows[i].both ? both : rate(job, 4)) + rate(job, 4));
+        assert_row((hours > 22) == rows[i].both, "%s: %g instance-hours", rows[i].name, hours);
+        assert_row(ours.samples > 0.93 * most && ours.samples <= 1.01 * most, "%s: %g samples of %g", rows[i].name,
+                   ours.samples, most);
+        assert_row(rows[i].both ? traffic > 0.4 * whole - 1e-6 : traffic < 0.05 * whole + 1e-6, "%s: $%g of traffic",
+                   rows[i].name, traffic);
+        assert_row(ours.samples <= run(env, job, &market, "oracle").samples, "%s: above the bound", rows[i].name);
+        drop(&market);
+    }
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* No throughput is given up for a cheaper region, unless the job asks for that; among equal ones the cheaper is it. */
+static void test_dear_and_cheap(void **state)
+{
+    (void)state;
+    static const int many[] = {8, 8, 8, 8}, few[] = {3, 3, 3, 3};
+    static const struct {
+        const char *name;
+        const int *cheap;
+        enum tm_fleet_rent rent;
+        bool goes_cheap;
+    } rows[] = {{"few and cheap", few, TM_RENT_WORTHWHILE, false},
+                {"few and cheap, all wanted", few, TM_RENT_ALL, false},
+                {"few, the cheapest wanted", few, TM_RENT_CHEAPEST, true},
+                {"as many, cheaper", many, TM_RENT_WORTHWHILE, true}};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 8, test_speed);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct market market;
+        begin(&market, 4 * (int64_t)HOUR_MS);
+        add(&market, 0, 5, many, 4);
+        add(&market, 1, 1, rows[i].cheap, 4);
+        market.rent = rows[i].rent;
+        struct tm_sim_result ours = run(env, job, &market, "tidemill"), single = run(env, job, &market, "single");
+        bool cheap = ours.pools[1].instance_hours > ours.pools[0].instance_hours;
+        assert_row(cheap == rows[i].goes_cheap, "%s: %g h dear, %g h cheap", rows[i].name, ours.pools[0].instance_hours,
+                   ours.pools[1].instance_hours);
+        assert_row(rows[i].rent == TM_RENT_CHEAPEST || ours.samples >= 0.98 * single.samples, "%s: %g of single's %g",
+                   rows[i].name, ours.samples, single.samples);
+        drop(&market);
+    }
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* One fast instance does more than two slow ones: together they must do no less than it alone. */
+static void test_strong_and_weak(void **state)
+{
+    (void)state;
+    static const int one[] = {1, 1, 1, 1}, two[] = {2, 2, 2, 2};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 8, test_speed);
+    struct market market;
+    begin(&market, 4 * (int64_t)HOUR_MS);
+    add(&market, 0, 1, two, 4);
+    add(&market, 0, 12, one, 4)->speed = 6; /* twice as dear for what it does */
+    struct tm_sim_result ours = run(env, job, &market, "tidemill"), single = run(env, job, &market, "single");
+    assert_row(ours.samples >= 0.98 * single.samples, "%g samples, the strong one alone %g", ours.samples,
+               single.samples);
+    drop(&market);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
 /* Pools of one region add up where a sample costs about the same; a limit holds; the cheap one comes first where not
  * all are wanted; and of one that is twice as dear no more are rented than one pool could give, without a deadline that
  * asks for it. */
@@ -132,6 +234,72 @@ static void test_one_region_adds_up(void **state)
     ours = run(env, job, &market, "tidemill");
     assert_row(ours.pools[0].instance_hours < 4, "twice as dear: %g h",
                ours.pools[0].instance_hours); /* six in all, as one pool has */
+    market.rent = TM_RENT_ALL;
+    ours = run(env, job, &market, "tidemill");
+    assert_row(ours.pools[0].instance_hours > 8, "all, whatever they cost: %g h", ours.pools[0].instance_hours);
+    drop(&market);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Instances of four workers come, go and are paid whole: eight hours of two are two instances for four hours each. */
+static void test_whole_instances(void **state)
+{
+    (void)state;
+    static const int one[] = {4, 4, 0, 4}, two[] = {4, 4, 8, 4};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 8, test_speed);
+    for (size_t i = 0; i < TM_COUNT(choosers); i++) {
+        struct market market;
+        begin(&market, 4 * (int64_t)HOUR_MS);
+        market.pools.workers_each = 4;
+        add(&market, 0, 0.25, one, 4); /* a dollar an instance */
+        add(&market, 0, 0.26, two, 4);
+        struct tm_sim_result result = run(env, job, &market, choosers[i]);
+        double hours = result.pools[0].instance_hours + result.pools[1].instance_hours;
+        double usd = result.pools[0].instance_hours * 1 + result.pools[1].instance_hours * 1.04;
+        assert_row(hours <= 8.01 && close_to(hours, result.instance_hours, 1e-9), "%s: %g h", choosers[i], hours);
+        assert_row(close_to(result.bill_usd, usd, 1e-9), "%s: $%g, %g h", choosers[i], result.bill_usd, hours);
+        /* a part of an instance is never rented: what both had from the beginning was there for whole hours */
+        bool both = strcmp(choosers[i], "tidemill") == 0 || strcmp(choosers[i], "spread") == 0;
+        if (both) assert_row(hours > 7.8, "%s: %g h of 8", choosers[i], hours);
+        drop(&market);
+    }
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Anchors are there while the job uses their region, and before it trains in the next; whoever knows all pays none. */
+static void test_keepers(void **state)
+{
+    (void)state;
+    static const int first[] = {4, 4, 0, 0}, second[] = {0, 4, 4, 4};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 4, test_speed);
+    struct market market;
+    begin(&market, 4 * (int64_t)HOUR_MS);
+    add(&market, 0, 1, first, 4);
+    add(&market, 1, 1, second, 4)->region = 1;
+    for (int i = 0; i < 2; i++)
+        market.list[2 + i] = (struct tm_sim_pool){.name = "anchors",
+                                                  .market = TM_POOL_ON_DEMAND,
+                                                  .region = i,
+                                                  .limit = 2,
+                                                  .price_usd_h = 0.1,
+                                                  .start_s = 30,
+                                                  .speed = 1};
+    struct tm_sim_result without = run(env, job, &market, "tidemill");
+    market.pools.keeper_count = 2;
+    struct tm_sim_result ours = run(env, job, &market, "tidemill"), single = run(env, job, &market, "single");
+    assert_row(ours.samples > 0.99 * without.samples && ours.moves == 1, "%g samples, %g without; %d moves",
+               ours.samples, without.samples, ours.moves);
+    double east = ours.pools[2].instance_hours, west = ours.pools[3].instance_hours;
+    assert_row(east > 3.8 && east < 4.2 && west > 3.8 && west < 4.2, "%g h and %g h of two anchors", east, west);
+    assert_row(close_to(ours.pools[2].bill_usd, 0.1 * east, 1e-9), "$%g", ours.pools[2].bill_usd);
+    assert_row(single.pools[2].instance_hours == 0 && single.pools[3].instance_hours > 5.8, "single: %g h, %g h",
+               single.pools[2].instance_hours, single.pools[3].instance_hours);
+    struct tm_sim_result ideal = run(env, job, &market, "ideal");
+    assert_row(ideal.pools[2].instance_hours == 0, "ideal: %g h", ideal.pools[2].instance_hours);
     drop(&market);
     job_drop(job);
     tm_env_virtual_destroy(env);
@@ -487,8 +655,9 @@ static void test_without_memory(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_regions_take_turns), TM_TEST(test_one_region_adds_up), TM_TEST(test_types_differ),
-             TM_TEST(test_types_together), TM_TEST(test_deadline), TM_TEST(test_successors_before_the_end),
-             TM_TEST(test_no_more_than_wanted), TM_TEST(test_bounds), TM_TEST(test_speed_is_a_unit),
-             TM_TEST(test_history_of_some), TM_TEST(test_own_moves_lose_nothing), TM_TEST(test_refusal),
-             TM_TEST(test_whatever_the_traces), TM_TEST(test_without_memory))
+TM_TEST_MAIN(TM_TEST(test_regions_take_turns), TM_TEST(test_across_regions), TM_TEST(test_dear_and_cheap),
+             TM_TEST(test_strong_and_weak), TM_TEST(test_one_region_adds_up), TM_TEST(test_whole_instances),
+             TM_TEST(test_keepers), TM_TEST(test_types_differ), TM_TEST(test_types_together), TM_TEST(test_deadline),
+             TM_TEST(test_successors_before_the_end), TM_TEST(test_no_more_than_wanted), TM_TEST(test_bounds),
+             TM_TEST(test_speed_is_a_unit), TM_TEST(test_history_of_some), TM_TEST(test_own_moves_lose_nothing),
+             TM_TEST(test_refusal), TM_TEST(test_whatever_the_traces), TM_TEST(test_without_memory))

@@ -71,8 +71,11 @@ static void round_trip(struct tm_env *env, const char *path)
             assert_memory_equal(back->data, block->data, sizes[i]);
             tm_block_release(back);
         }
-        /* of a layer of another size */
+        /* of a layer of another size: both are told, also where both files would be as long */
+        char both[80];
+        (void)snprintf(both, sizeof both, "it has %zu bytes, the layer here has %zu", sizes[i], sizes[i] + 1);
         assert_int_equal(tm_copy_file__read(env, path, sizes[i] + 1, pool, &got, &back, &e), -(int)TM_EINPUT);
+        assert_error_has(e, both);
         if (sizes[i] > 1)
             assert_int_equal(tm_copy_file__read(env, path, sizes[i] / 2, pool, &got, &back, &e), -(int)TM_EINPUT);
         assert_error_has(e, path);

@@ -1,4 +1,5 @@
 /* The chain, on files and variables of the virtual world; what asks a service, and a process, on the machine itself. */
+#include "base/calendar.h"
 #include "base/env_virtual.h"
 #include "base/test/harness.h"
 #include "base/test/tempdir.h"
@@ -8,6 +9,8 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char config[] = "# comment\n[default]\nregion = eu-west-1 ; mine\n\n[profile dev]\n"
                              "aws_access_key_id=CONFIGID\naws_secret_access_key=CONFIGSECRET\ns3 =\n  region = nested\n"
@@ -191,6 +194,92 @@ static void test_process(void **state)
     tm_tempdir_remove(&dir);
 }
 
+/* The machine's environment with a clock that is moved. */
+static int64_t moved_ms;
+
+static int64_t moved_now_ms(struct tm_env *env)
+{
+    (void)env;
+    return tm_env_real()->now_ms(tm_env_real()) + moved_ms;
+}
+
+static int64_t moved_monotonic_ns(struct tm_env *env)
+{
+    (void)env;
+    return tm_env_real()->monotonic_ns(tm_env_real()) + moved_ms * 1000000;
+}
+
+static void print_answer(const char *id, int64_t ends_ms, char *out, size_t room)
+{
+    char ends[TM_CALENDAR_TEXT_MAX];
+    (void)snprintf(out, room, "{\"AccessKeyId\":\"%s\",\"SecretAccessKey\":\"S\",\"Expiration\":\"%s\"}", id,
+                   tm_calendar_print(ends_ms, ends));
+}
+
+static size_t count_asked(struct tm_tempdir *dir)
+{
+    struct tm_text asked;
+    tm_text_init(&asked, 1000);
+    assert_int_equal(tm_env_real()->file_read(tm_env_real(), tm_tempdir_path(dir, "asked"), &asked, NULL), 0);
+    size_t count = asked.length / 2;
+    tm_text_deinit(&asked);
+    return count;
+}
+
+/* Sessions of a quarter of an hour: asked for once, then beside whoever uses the old ones, who does not wait. The
+ * process of this test answers only when it is given something through a pipe. */
+static void test_short_sessions(void **state)
+{
+    (void)state;
+    struct tm_tempdir dir;
+    struct tm_env env = *tm_env_real();
+    struct tm_aws_credentials *c = NULL;
+    struct tm_aws_keys keys;
+    struct tm_error e;
+    char text[1000];
+    env.now_ms = moved_now_ms;
+    env.monotonic_ns = moved_monotonic_ns;
+    moved_ms = 0;
+    tm_tempdir_make(&dir);
+    (void)snprintf(text, sizeof text, "[default]\ncredential_process = echo x >> %s/asked; cat %s/answer\n", dir.path,
+                   dir.path);
+    assert_int_equal(env.file_write(&env, tm_tempdir_path(&dir, "config"), text, strlen(text), NULL), 0);
+    (void)setenv("AWS_CONFIG_FILE", tm_tempdir_path(&dir, "config"), 1);
+    (void)setenv("AWS_SHARED_CREDENTIALS_FILE", "/none", 1);
+    (void)setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
+    print_answer("FIRST", moved_now_ms(&env) + 14 * 60000, text, sizeof text);
+    assert_int_equal(env.file_write(&env, tm_tempdir_path(&dir, "answer"), text, strlen(text), NULL), 0);
+    assert_int_equal(tm_aws_credentials__create(&env, &c, NULL), 0);
+    for (int i = 0; i < 20; i++)
+        assert_row(tm_aws_credentials__get(c, &keys, &e) == 0, "%s", e.text);
+    assert_int_equal(count_asked(&dir), 1);
+
+    moved_ms += 8 * 60000;
+    (void)unlink(tm_tempdir_path(&dir, "answer"));
+    assert_int_equal(mkfifo(tm_tempdir_path(&dir, "answer"), 0600), 0);
+    for (int i = 0; i < 20; i++) {
+        assert_row(tm_aws_credentials__get(c, &keys, &e) == 0, "%s", e.text);
+        assert_string_equal(keys.id, "FIRST");
+    }
+    print_answer("SECOND", moved_now_ms(&env) + 14 * 60000, text, sizeof text);
+    FILE *pipe = fopen(tm_tempdir_path(&dir, "answer"), "w"); /* when the process reads */
+    assert_non_null(pipe);
+    assert_true(fputs(text, pipe) >= 0);
+    (void)fclose(pipe);
+    for (int i = 0; i < 10000 && strcmp(keys.id, "SECOND") != 0; i++) {
+        assert_int_equal(tm_aws_credentials__get(c, &keys, &e), 0);
+        env.sleep_ms(&env, 1);
+    }
+    assert_string_equal(keys.id, "SECOND");
+    assert_int_equal(count_asked(&dir), 2);
+
+    moved_ms += 15 * 60000; /* without good ones it waits, and fails */
+    (void)unlink(tm_tempdir_path(&dir, "answer"));
+    assert_int_equal(tm_aws_credentials__get(c, &keys, &e), -(int)TM_EINPUT);
+    tm_aws_credentials__destroy(c);
+    tm_tempdir_remove(&dir);
+}
+
 static int use(struct tm_env *env)
 {
     struct tm_aws_credentials *c = NULL;
@@ -210,4 +299,4 @@ static void test_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_config), TM_TEST(test_chain), TM_TEST(test_region), TM_TEST(test_json), TM_TEST(test_process),
-             TM_TEST(test_memory))
+             TM_TEST(test_short_sessions), TM_TEST(test_memory))

@@ -154,4 +154,32 @@ static void test_tokens(void **state)
     }
 }
 
-TM_TEST_MAIN(TM_TEST(test_settings), TM_TEST(test_read_token), TM_TEST(test_to_sign), TM_TEST(test_tokens))
+/* A token that does not last for long (a metadata service gives the one that it has) is not asked for at every request.
+ */
+static void test_short_tokens(void **state)
+{
+    (void)state;
+    static const char *const script[] = {BODY("200", "{\"access_token\": \"short\",  \"expires_in\": \"200\" }"),
+                                         BODY("200", "ok"), BODY("200", "ok"), BODY("200", "ok")};
+    struct server server;
+    struct tm_azure *azure = NULL;
+    char place[TM_ADDRESS_MAX + 40];
+    start(&server, script, TM_COUNT(script));
+    forget();
+    (void)snprintf(place, sizeof place, "AccountName=tide;BlobEndpoint=http://%s", server.address);
+    (void)setenv(names[0], place, 1);
+    (void)snprintf(place, sizeof place, "http://%s", server.address);
+    (void)setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", place, 1);
+    assert_int_equal(tm_azure_create(tm_env_real(), &azure, NULL), 0);
+    for (int i = 0; i < 3; i++)
+        ask_once(azure, 200);
+    tm_azure_destroy(azure);
+    stop(&server);
+    forget();
+    assert_int_equal((int)server.served, 4);
+    for (int i = 1; i < 4; i++)
+        assert_non_null(strstr(server.seen[i], "authorization: Bearer short"));
+}
+
+TM_TEST_MAIN(TM_TEST(test_settings), TM_TEST(test_read_token), TM_TEST(test_to_sign), TM_TEST(test_tokens),
+             TM_TEST(test_short_tokens))

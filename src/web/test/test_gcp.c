@@ -179,6 +179,34 @@ static void test_requests(void **state)
     }
 }
 
+/* A token that does not last for long (a metadata server gives the one that it has) is not asked for at every request.
+ */
+static void test_short_tokens(void **state)
+{
+    (void)state;
+    static const char *const script[] = {BODY("200", "{\"access_token\": \"short\", \"expires_in\": 200}"),
+                                         BODY("200", "{}"), BODY("200", "{}"), BODY("200", "{}")};
+    struct server server;
+    struct tm_gcp *gcp = NULL;
+    char text[600];
+    start(&server, script, TM_COUNT(script));
+    forget();
+    (void)setenv("CLOUDSDK_CONFIG", "/nowhere", 1);
+    (void)setenv("GOOGLE_CLOUD_PROJECT", "p", 1);
+    (void)snprintf(text, sizeof text, "http://%s/compute/v1/", server.address);
+    (void)setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", text, 1);
+    (void)setenv("GCE_METADATA_HOST", server.address, 1);
+    assert_int_equal(tm_gcp_create(tm_env_real(), &gcp, NULL), 0);
+    for (int i = 0; i < 3; i++)
+        ask_once(gcp, 200);
+    tm_gcp_destroy(gcp);
+    stop(&server);
+    forget();
+    assert_int_equal((int)server.served, 4);
+    for (int i = 1; i < 4; i++)
+        assert_non_null(strstr(server.seen[i], "authorization: Bearer short"));
+}
+
 static void test_settings(void **state)
 {
     (void)state;
@@ -229,4 +257,4 @@ static void test_no_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_files), TM_TEST(test_configuration), TM_TEST(test_tokens), TM_TEST(test_requests),
-             TM_TEST(test_settings), TM_TEST(test_no_memory))
+             TM_TEST(test_short_tokens), TM_TEST(test_settings), TM_TEST(test_no_memory))

@@ -10,6 +10,8 @@ static const char signed_by[] =
     "Authorization: AWS4-HMAC-SHA256 Credential=AKIDSECRET/20260101/eu-west-1/ec2/aws4_request, SignedHeaders=host, "
     "Signature=abcdef\nX-Amz-Security-Token: SESSION\n";
 
+static const struct tm_tape__body nothing = {"", 0};
+
 static struct tm_web_answer answer_of(int status, const char *body)
 {
     struct tm_web_answer answer = {.status = status, .total = -1};
@@ -54,11 +56,11 @@ static void test_recorded(void **state)
     struct tm_error e = {.text = ""};
     struct tm_text text;
     char path[300];
-    char region[64];
+    char region[TM_TAPE_NOTE_MAX];
     tm_tempdir_make(&dir);
     (void)snprintf(path, sizeof path, "%.200s/tape", dir.path);
     assert_row(tm_tape_record(env, path, &e) == 0, "%s", e.text);
-    tm_tape__note_region("eu-west-1");
+    tm_tape__note(TM_TAPE_REGION, "eu-west-1");
     static const char *const bodies[] = {"<a><SecretAccessKey>S3CRET</SecretAccessKey><b>1</b></a>", "<a>2</a>",
                                          "S3CRET of an object"};
     for (int i = 0; i < 3; i++) {
@@ -73,22 +75,69 @@ static void test_recorded(void **state)
     tm_text_deinit(&text);
 
     assert_row(tm_tape_replay(env, path, &e) == 0, "%s", e.text);
-    tm_tape__region(region);
+    tm_tape__noted(TM_TAPE_REGION, region);
     assert_string_equal(region, "eu-west-1");
     struct tm_web_answer answer = answer_of(0, "");
     static const char *const want[] = {"<a><SecretAccessKey>(removed)</SecretAccessKey><b>1</b></a>", "<a>2</a>",
                                        "(not kept)", "(not kept)"};
     for (int i = 0; i < 4; i++) { /* the same kind of request in other words, and once more than was recorded */
-        assert_int_equal(tm_tape__play("POST eu-west-1/ec2 / A\nx=2", &answer, &e), 0);
+        assert_int_equal(tm_tape__play("POST eu-west-1/ec2 / A\nx=2", &nothing, &answer, &e), 0);
         assert_string_equal(tm_text_string(&answer.body), want[i]);
     }
     assert_int_equal(answer.status, 202);
-    assert_int_equal(tm_tape__play("POST eu-west-1/ec2 / B\n", &answer, &e), -(int)TM_ETIMEOUT);
-    assert_int_equal(tm_tape__play("POST eu-west-1/ec2 / C\n", &answer, &e), -(int)TM_EINPUT);
+    assert_int_equal(tm_tape__play("POST eu-west-1/ec2 / B\n", &nothing, &answer, &e), -(int)TM_ETIMEOUT);
+    assert_int_equal(tm_tape__play("POST eu-west-1/ec2 / C\n", &nothing, &answer, &e), -(int)TM_EINPUT);
     assert_true(strstr(e.text, "no answer to POST eu-west-1/ec2 / C") != NULL);
     tm_web_answer_deinit(&answer);
     tm_tape__end();
     tm_tempdir_remove(&dir);
+}
+
+/* Objects are what was put while playing, also where the recording had other names, and S3 at another host. */
+static void test_objects(void **state)
+{
+    (void)state;
+    static const char tape[] =
+        "{\"tape\": 1, \"project\": \"p\", \"subscription\": \"s\"}\n"
+        "{\"asked\": \"PUT eu-west-1/s3 /b/check\\n(8 bytes)\", \"status\": 200, \"answer\": \"\"}\n"
+        "{\"asked\": \"GET eu-west-1/s3 /b/check\\n\", \"status\": 200, \"answer\": \"(not kept)\"}\n"
+        "{\"asked\": \"PUT eu-west-1/s3 /b/check\\n(8 bytes)\", \"status\": 412, \"answer\": \"<no/>\"}\n";
+    static const struct {
+        const char *asked, *body;
+        int status;
+        const char *answer;
+    } rows[] = {{"PUT eu-west-1/s3 /b/check\n(8 bytes)", "tidemill", 200, ""},
+                {"GET eu-west-1/s3 /b/check\n", "", 200, "tidemill"},
+                {"PUT eu-west-1/s3 /b/check\n(8 bytes)", "somebody", 412, "<no/>"},
+                {"HEAD eu-west-1/s3 /b/program-1\n", "", 404, ""},
+                {"PUT eu-west-1/s3 /b/program-1\n(1 bytes)", "x", 200, ""},
+                {"HEAD eu-west-1/s3 /b/program-1\n", "", 200, ""},
+                {"GET eu-west-1/s3 /b/program-1\n", "", 200, "x"},
+                {"DELETE eu-west-1/s3 /b/program-1\n", "", 204, ""},
+                {"GET eu-west-1/s3 /b/program-1\n", "", 404, ""},
+                {"GET eu-west-1/s3 /b/check\n", "", 200, "tidemill"}};
+    struct tm_error e = {.text = ""};
+    char note[TM_TAPE_NOTE_MAX];
+    assert_row(tm_tape__read("tape", tape, sizeof tape - 1, &e) == 0, "%s", e.text);
+    tm_tape__noted(TM_TAPE_PROJECT, note);
+    assert_string_equal(note, "p");
+    tm_tape__noted(TM_TAPE_SUBSCRIPTION, note);
+    assert_string_equal(note, "s");
+    char *asked =
+        tm_tape__describe("PUT", "https://b.s3.eu-west-1.amazonaws.com/check",
+                          "Authorization: X Credential=K/20260101/eu-west-1/s3/aws4_request\n", "tidemill", 8);
+    assert_string_equal(asked, rows[0].asked);
+    tm_free(asked);
+    struct tm_web_answer answer = answer_of(0, "");
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        const struct tm_tape__body body = {rows[i].body, strlen(rows[i].body)};
+        assert_row(tm_tape__play(rows[i].asked, &body, &answer, &e) == 0, "row %zu: %s", i, e.text);
+        assert_row(answer.status == rows[i].status, "row %zu: %d", i, answer.status);
+        assert_row(strcmp(tm_text_string(&answer.body), rows[i].answer) == 0, "row %zu", i);
+    }
+    assert_int_equal(tm_tape__play("GET eu-west-1/s3 /b/\nlist-type=2", &nothing, &answer, &e), -(int)TM_EINPUT);
+    tm_web_answer_deinit(&answer);
+    tm_tape__end();
 }
 
 static void test_wrong(void **state)
@@ -114,4 +163,5 @@ static void test_no_memory(void **state)
     });
 }
 
-TM_TEST_MAIN(TM_TEST(test_described), TM_TEST(test_recorded), TM_TEST(test_wrong), TM_TEST(test_no_memory))
+TM_TEST_MAIN(TM_TEST(test_described), TM_TEST(test_recorded), TM_TEST(test_objects), TM_TEST(test_wrong),
+             TM_TEST(test_no_memory))

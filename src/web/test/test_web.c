@@ -46,7 +46,7 @@ static void test_tries(void **state)
         struct tm_error e = {.text = ""};
         start(&s, rows[i].script, 4);
         struct tm_web_request request = request_to(&s);
-        int rc = tm_web__ask(web, &request, &answer, &e);
+        int rc = tm_web_ask(web, &request, &answer, &e);
         assert_row(rc == rows[i].rc, "row %zu: %d %s", i, rc, e.text);
         assert_row(atomic_load(&s.served) == (size_t)rows[i].tries, "row %zu: %zu tries", i, atomic_load(&s.served));
         if (rc == 0) assert_row(answer.status == rows[i].status, "row %zu: %d", i, answer.status);
@@ -79,20 +79,20 @@ static void test_body_and_into(void **state)
     request.body = "body!";
     request.length = 5;
     request.tries_max = 1;
-    assert_int_equal(tm_web__ask(web, &request, &answer, NULL), -(int)TM_EPEER); /* fewer bytes than it says */
+    assert_int_equal(tm_web_ask(web, &request, &answer, NULL), -(int)TM_EPEER); /* fewer bytes than it says */
     assert_non_null(strstr(s.seen[0], "\r\n\r\nbody!"));
     assert_null(strcasestr(s.seen[0], "expect:"));
     assert_null(strcasestr(s.seen[0], "content-type:"));
     request = request_to(&s);
     request.into = into;
     request.room = sizeof into;
-    assert_int_equal(tm_web__ask(web, &request, &answer, NULL), 0);
+    assert_int_equal(tm_web_ask(web, &request, &answer, NULL), 0);
     assert_int_equal(answer.received, 4);
     assert_int_equal(answer.total, 77);
     assert_memory_equal(into, "abcd", 4);
     tm_web_answer_deinit(&answer);
-    assert_int_equal(tm_web__ask(web, &request, &answer, NULL), -(int)TM_ELIMIT);
-    assert_int_equal(tm_web__ask(web, &request, &answer, NULL), 0); /* a refusal's words do not go there */
+    assert_int_equal(tm_web_ask(web, &request, &answer, NULL), -(int)TM_ELIMIT);
+    assert_int_equal(tm_web_ask(web, &request, &answer, NULL), 0); /* a refusal's words do not go there */
     assert_int_equal(answer.status, 404);
     assert_string_equal(tm_text_string(&answer.body), "no");
     tm_web_answer_deinit(&answer);
@@ -113,7 +113,7 @@ static void test_silence(void **state)
     assert_int_equal(tm_web_create(tm_env_real(), &web, NULL), 0);
     struct tm_web_request request = request_to(&s);
     request.deadline_ms = 150;
-    assert_int_equal(tm_web__ask(web, &request, &answer, NULL), -(int)TM_ETIMEOUT);
+    assert_int_equal(tm_web_ask(web, &request, &answer, NULL), -(int)TM_ETIMEOUT);
     assert_int_equal(tm_web_begin(web, &request, &call, NULL), 0);
     assert_false(tm_web_is_done(call));
     assert_int_equal(tm_web_end(call, &answer, NULL), -(int)TM_ECANCELED);
@@ -194,7 +194,7 @@ static void test_memory(void **state)
         long live = tm_alloc_live();
         tm_alloc_fail_at(n);
         int rc = tm_web_create(s.env, &web, NULL);
-        if (rc == 0) rc = tm_web__ask(web, &request, &answer, NULL);
+        if (rc == 0) rc = tm_web_ask(web, &request, &answer, NULL);
         int was = tm_alloc_failed();
         tm_alloc_fail_at(0);
         if (rc == 0) tm_web_answer_deinit(&answer);

@@ -425,11 +425,50 @@ static void test_an_address_that_never_answers(void **state)
     }
     assert_string_equal(tm_links_trouble(a), "");
     at_b.count = 0;
-    tm_env_virtual_advance(env, TM_LINK_PROOF_LIMIT_MS);
+    tm_env_virtual_advance(env, TM_CONNECT_LIMIT_MS);
     exchange(a, &at_a, b, &at_b, 10);
-    assert_string_equal(tm_links_trouble(a), "127.0.0.9:9: no answer");
+    assert_string_equal(tm_links_trouble(a), "127.0.0.9:9: no answer in time");
     tm_links_destroy(a);
     tm_links_destroy(b);
+    tm_env_virtual_destroy(env);
+}
+
+/* A name that takes longer to look up than a proof may: the time for that begins when the connection is there. */
+static void test_a_slow_name(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_links *a = NULL;
+    struct tm_links *b = NULL;
+    struct heard at_a = {0};
+    struct heard at_b = {0};
+    assert_int_equal(tm_links_create(env, NULL, NULL, "secret", &a, NULL), 0);
+    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, "secret", &b, NULL), 0);
+    tm_env_virtual_set_connect_ms(env, TM_LINK_PROOF_LIMIT_MS + 1000);
+    for (int waited_ms = 0; waited_ms <= TM_LINK_PROOF_LIMIT_MS + 1000; waited_ms += 500) {
+        say(a, &first, &second, tm_links_address(b), 7);
+        exchange(a, &at_a, b, &at_b, 10);
+        tm_env_virtual_advance(env, 500);
+    }
+    exchange(a, &at_a, b, &at_b, 10);
+    assert_true(at_b.count > 0 && at_b.nonce == 7);
+    assert_string_equal(tm_links_trouble(a), "");
+    tm_links_destroy(a);
+    tm_links_destroy(b);
+    /* one that is connected and says nothing is given up as before */
+    int silent = -1;
+    char bound[TM_ADDRESS_MAX];
+    assert_int_equal(env->net_listen(env, "127.0.0.1:0", &silent, bound, NULL), 0);
+    assert_int_equal(tm_links_create(env, NULL, NULL, "secret", &a, NULL), 0);
+    say(a, &first, &second, bound, 8);
+    tm_env_virtual_advance(env, TM_LINK_PROOF_LIMIT_MS + 1000);
+    tm_links_take(a, hear, &at_a);
+    assert_string_equal(tm_links_trouble(a), "");
+    tm_env_virtual_advance(env, TM_LINK_PROOF_LIMIT_MS + 1);
+    tm_links_take(a, hear, &at_a);
+    assert_non_null(strstr(tm_links_trouble(a), ": no answer"));
+    tm_links_destroy(a);
+    env->net_close(env, silent);
     tm_env_virtual_destroy(env);
 }
 
@@ -519,6 +558,7 @@ static void test_flood(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_an_address_that_never_answers), TM_TEST(test_plain), TM_TEST(test_tls),
-             TM_TEST(test_a_key_each), TM_TEST(test_names_of_certificates), TM_TEST(test_only_loopback_without_tls),
-             TM_TEST(test_garbage), TM_TEST(test_impostor), TM_TEST(test_unproven), TM_TEST(test_flood))
+TM_TEST_MAIN(TM_TEST(test_an_address_that_never_answers), TM_TEST(test_a_slow_name), TM_TEST(test_plain),
+             TM_TEST(test_tls), TM_TEST(test_a_key_each), TM_TEST(test_names_of_certificates),
+             TM_TEST(test_only_loopback_without_tls), TM_TEST(test_garbage), TM_TEST(test_impostor),
+             TM_TEST(test_unproven), TM_TEST(test_flood))

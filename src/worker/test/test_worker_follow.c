@@ -1,6 +1,8 @@
 /* Following: one that serves versions and gradients, and one that takes them. */
 #include "worker/test/worker_rig.h"
 
+#include "worker/worker_internal.h"
+
 #define KIND(name) TMW__ENVELOPE__BODY_##name
 
 static void request(struct rig *r, uint64_t from, uint32_t layer, uint64_t step, uint64_t offset)
@@ -134,6 +136,34 @@ static void test_not_served(void **state)
     mailbox_clear(&r.box);
     RIG_TELL(&r, rig_peer(7), FOLLOW_REQUEST, follow_request, &old);
     assert_null(answered(&r));
+    rig_destroy(&r);
+}
+
+/* What is kept grows with what is trained, not with the memory for others' copies; what the follower has had goes. */
+static void test_kept_within_bounds(void **state)
+{
+    (void)state;
+    struct rig r;
+    assert_true(rig_create(&r));
+    r.worker->options.copy_bytes_max = 1;
+    rig_run(&r, 3);
+    rig_step(&r, 3, 1);
+    let_follow(&r, 7);
+    request(&r, 7, 1, 0, 0);
+    assert_non_null(answered(&r));
+    rig_step(&r, 3, 2);
+    rig_step(&r, 3, 3);
+    uint64_t before = r.worker->serving.bytes;
+    assert_true(before > RIG_BYTES);
+    request(&r, 7, 1, 3, 0);
+    assert_int_equal(answered(&r)->step, 3);
+    assert_true(r.worker->serving.bytes < before);
+    mailbox_clear(&r.box);
+    request(&r, 7, 1, 2, 0); /* it says that it has applied that */
+    assert_true(answered(&r)->gone);
+    for (uint64_t step = 4; step < 400; step++) /* nobody asks: beyond the bound all of it goes */
+        rig_step(&r, 3, step);
+    assert_int_equal(r.worker->serving.bytes, 0);
     rig_destroy(&r);
 }
 
@@ -297,4 +327,4 @@ static void test_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_strangers), TM_TEST(test_version_and_gradients), TM_TEST(test_not_served),
-             TM_TEST(test_follows), TM_TEST(test_wrong_version), TM_TEST(test_memory))
+             TM_TEST(test_kept_within_bounds), TM_TEST(test_follows), TM_TEST(test_wrong_version), TM_TEST(test_memory))

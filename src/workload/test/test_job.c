@@ -118,6 +118,27 @@ static void test_refuses(void **state)
     }
 }
 
+/* A task of SkyPilot's managed jobs is a job, with what SkyPilot reads itself; elsewhere that is refused by name. */
+static void test_a_task_of_skypilots(void **state)
+{
+    (void)state;
+    static const char task[] = "resources:\n  accelerators: {A100: 8}\n  use_spot: true\n  cpus: 8+\n  memory: 64+\n"
+                               "  disk_size: 100\n  image_id: x\n  ports: [80]\n  labels: {a: b}\n"
+                               "  job_recovery: {strategy: failover}\n  any_of: [{infra: aws}, {infra: gcp}]\n"
+                               "file_mounts: {/a: s3://b}\nconfig: {aws: {vpc: x}}\nvolumes: {/m: v}\nrun: a\n";
+    static const char of_sky[] = "cloud: skypilot\nresources: {cpus: 8+}\n";
+    struct tm_job job;
+    struct tm_error e = {0};
+    assert_row(parse(task, &job, &e) == 0, "%s", e.text);
+    assert_string_equal(job.resources.use_spot, "true");
+    assert_int_equal(tm_job_check_sky(&job, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "config: SkyPilot alone reads this key; run it with cloud: skypilot");
+    tm_job_deinit(&job);
+    assert_row(parse(of_sky, &job, &e) == 0, "%s", e.text);
+    assert_int_equal(tm_job_check_sky(&job, &e), 0);
+    tm_job_deinit(&job);
+}
+
 static int parse_and_drop(void)
 {
     struct tm_job job;
@@ -134,4 +155,4 @@ static void test_without_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_reads_a_plan), TM_TEST(test_reads_a_training_job), TM_TEST(test_refuses),
-             TM_TEST(test_without_memory))
+             TM_TEST(test_a_task_of_skypilots), TM_TEST(test_without_memory))

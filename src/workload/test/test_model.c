@@ -400,9 +400,11 @@ static void test_unknown_names(void **state)
         const char *says;
     } rows[] = {
         {"resnet5", "no model \"resnet5\"; did you mean resnet50?"},
-        {"gpt2-1.5B", "did you mean gpt2-1.5b?"},
+        {"gpt2-1.6b", "did you mean gpt2-1.5b?"},
         {"mobilenet-v2", "did you mean mobilenet_v2?"},
-        {"something else entirely", "a file, gpt:layers=..., llama:layers=..., or one of resnet50, resnet152"},
+        {"something else entirely", "a file, gpt:layers=..., llama:layers=..., or one of the"},
+        {"llama-65b", "--model list names them"}, /* another size is no typing error */
+        {"list", "the models that ship: resnet50, resnet152"},
     };
     struct tm_env *env = tm_env_virtual_create(1);
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
@@ -420,7 +422,7 @@ static void test_unknown_names(void **state)
 static void test_shipped_models_load(void **state)
 {
     (void)state;
-    assert_int_equal(tm_model_shipped_count(), 48);
+    assert_int_equal(tm_model_shipped_count(), 76);
     for (size_t i = 0; i < tm_model_shipped_count(); i++) {
         const char *name = tm_model_shipped_name(i);
         struct tm_model model;
@@ -437,6 +439,26 @@ static void test_shipped_models_load(void **state)
     }
 }
 
+static void test_tokens_of_a_sample(void **state)
+{
+    (void)state;
+    const struct {
+        const char *model;
+        int64_t tokens;
+    } rows[] = {{"gpt2-124m", 1024},
+                {"llama-2-7b", 4096},
+                {"t5:layers=12,hidden=768,ctx=512", 512},
+                {"resnet50", 0},
+                {"vit:layers=12,hidden=768", 0}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_model model;
+        model_from(rows[i].model, &model);
+        assert_row(tm_model_sample_tokens(&model) == rows[i].tokens, "%s: %lld", rows[i].model,
+                   (long long)tm_model_sample_tokens(&model));
+        tm_model_deinit(&model);
+    }
+}
+
 /* Parameters as published: torchvision's table of models, OpenAI's and Hugging Face's checkpoints; of the two that are
  * known by about, within 0.1%. */
 static void test_published_parameters(void **state)
@@ -447,18 +469,55 @@ static void test_published_parameters(void **state)
         double params;
         double within;
     } rows[] = {
-        {"resnet50", 25557032, 0},         {"resnet152", 60192808, 0},          {"vgg19", 143667240, 0},
-        {"mobilenet_v2", 3504872, 0},      {"vit_b_16", 86567656, 0},           {"gpt2-124m", 124439808, 0},
-        {"gpt2-355m", 354823168, 0},       {"gpt2-774m", 774030080, 0},         {"gpt2-1.5b", 1557611200, 0},
-        {"bert-large", 336.2e6, 1e-2},     {"gpt3-6.7b", 6.66e9, 1e-3},         {"llama-7b-like", 6738415616, 0},
-        {"llama-2-13b", 13015864320, 0},   {"llama-2-70b", 68976648192, 0},     {"llama-3-8b", 8030261248, 0},
-        {"llama-3-70b", 70553706496, 0},   {"llama-3.2-1b", 1235814400, 0},     {"llama-3-405b", 405.85e9, 1e-3},
-        {"mistral-7b", 7241732096, 0},     {"mixtral-8x7b", 46702792704, 1e-4}, {"qwen2.5-7b", 7.61e9, 2e-3},
-        {"qwen2.5-0.5b", 494e6, 2e-3},     {"gemma-2b", 2506172416, 1e-4},      {"gemma-7b", 8537680896, 1e-4},
-        {"tinyllama-1.1b", 1100048384, 0}, {"gemma-2-9b", 9.24e9, 2e-3},        {"qwen2.5-72b", 72.7e9, 2e-3},
-        {"t5-small", 60506624, 1e-3},      {"t5-base", 222903552, 1e-3},        {"t5-large", 737668096, 1e-3},
-        {"t5-3b", 2851598336, 1e-3},       {"t5-11b", 11307321344, 1e-3},       {"vit-l-16", 304326632, 0},
+        {"resnet50", 25557032, 0},
+        {"resnet152", 60192808, 0},
+        {"vgg19", 143667240, 0},
+        {"mobilenet_v2", 3504872, 0},
+        {"vit_b_16", 86567656, 0},
+        {"gpt2-124m", 124439808, 0},
+        {"gpt2-355m", 354823168, 0},
+        {"gpt2-774m", 774030080, 0},
+        {"gpt2-1.5b", 1557611200, 0},
+        {"bert-large", 336.2e6, 1e-2},
+        {"gpt3-6.7b", 6.66e9, 1e-3},
+        {"llama-7b-like", 6738415616, 0},
+        {"llama-2-13b", 13015864320, 0},
+        {"llama-2-70b", 68976648192, 0},
+        {"llama-3-8b", 8030261248, 0},
+        {"llama-3-70b", 70553706496, 0},
+        {"llama-3.2-1b", 1235814400, 0},
+        {"llama-3-405b", 405.85e9, 1e-3},
+        {"mistral-7b", 7241732096, 0},
+        {"mixtral-8x7b", 46702792704, 1e-4},
+        {"qwen2.5-7b", 7.61e9, 2e-3},
+        {"qwen2.5-0.5b", 494e6, 2e-3},
+        {"gemma-2b", 2506172416, 1e-4},
+        {"gemma-7b", 8537680896, 1e-4},
+        {"tinyllama-1.1b", 1100048384, 0},
+        {"gemma-2-9b", 9.24e9, 2e-3},
+        {"qwen2.5-72b", 72.7e9, 2e-3},
+        {"t5-small", 60506624, 1e-3},
+        {"t5-base", 222903552, 1e-3},
+        {"t5-large", 737668096, 1e-3},
+        {"t5-3b", 2851598336, 1e-3},
+        {"t5-11b", 11307321344, 1e-3},
+        {"vit-l-16", 304326632, 0},
         {"vit-h-14", 632045800, 0},
+        {"gemma-3-12b", 11.77e9, 2e-3},
+        {"gemma-3-27b", 27.0e9, 2e-3},
+        {"mixtral-8x22b", 140.63e9, 2e-3},
+        {"qwen3-235b-a22b", 235.1e9, 2e-3},
+        {"gpt-oss-20b", 20.9e9, 5e-3},
+        {"gpt-oss-120b", 116.8e9, 5e-3},
+        {"gpt2-medium", 354823168, 0},
+        {"gpt2-xl", 1557611200, 0},
+        {"openai-community/gpt2", 124439808, 0},
+        {"meta-llama/Llama-3.1-8B", 8030261248, 0},
+        {"meta-llama/Meta-Llama-3-8B-Instruct", 8030261248, 0},
+        {"mistralai/Mixtral-8x7B-Instruct-v0.1", 46702792704, 1e-4},
+        {"Qwen/Qwen2.5-7B-Instruct", 7.61e9, 2e-3},
+        {"LLAMA-3-8B,ctx=4k", 8030261248, 0},
+        {"google/vit-base-patch16-224", 86567656, 0},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_model model;
@@ -602,6 +661,6 @@ TM_TEST_MAIN(TM_TEST(test_every_key), TM_TEST(test_every_kind), TM_TEST(test_tie
              TM_TEST(test_bad_files_name_the_line), TM_TEST(test_nul_bytes), TM_TEST(test_limits),
              TM_TEST(test_round_trip), TM_TEST(test_formula), TM_TEST(test_formula_fills_in),
              TM_TEST(test_formula_keys), TM_TEST(test_bad_formulas), TM_TEST(test_load_by_path),
-             TM_TEST(test_unknown_names), TM_TEST(test_shipped_models_load), TM_TEST(test_published_parameters),
-             TM_TEST(test_formula_equals_shipped), TM_TEST(test_training_flops_against_counted),
-             TM_TEST(test_failing_allocations))
+             TM_TEST(test_unknown_names), TM_TEST(test_shipped_models_load), TM_TEST(test_tokens_of_a_sample),
+             TM_TEST(test_published_parameters), TM_TEST(test_formula_equals_shipped),
+             TM_TEST(test_training_flops_against_counted), TM_TEST(test_failing_allocations))

@@ -363,7 +363,7 @@ static void test_too_large(void **state)
         int rc = tm_predict(&request, &p, &e);
         assert_row(rc == (rows[i].fits ? 0 : -(int)TM_ENONE), "%s on %d: %d %s", rows[i].model, rows[i].instances, rc,
                    e.text);
-        assert_row(p.fits == rows[i].fits && p.memory_limit_gib == 16, "%s on %d", rows[i].model, rows[i].instances);
+        assert_row(p.fits == rows[i].fits && p.memory_limit_gib == 15.77, "%s on %d", rows[i].model, rows[i].instances);
         double largest = 0;
         for (int s = 0; s < p.stages; s++)
             largest = fmax(largest, p.memory_gib[s]);
@@ -446,7 +446,7 @@ static void test_mixed_fleet(void **state)
     struct tm_prediction both = predict(&request);
     check_parts("mixed", &request, &both);
     assert_int_equal(both.pipelines, 4);
-    assert_true(both.memory_limit_gib == 16);
+    assert_true(both.memory_limit_gib == 15.77);
     request.group_count = 1;
     struct tm_prediction fast = predict(&request);
     request.groups = &groups[1];

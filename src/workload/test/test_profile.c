@@ -167,6 +167,107 @@ static const struct {
 };
 
 /* Line and column are named, and nothing of a bad file stays. */
+/* Sizes beside a name, formats and flags in other letters, whole steps instead of passes. */
+static void test_other_peoples_columns(void **state)
+{
+    (void)state;
+    struct tm_profile profile;
+    struct tm_error e = {0};
+    tm_profile_init(&profile);
+    int rc =
+        parse_profile("# mine\r\nstep_ms,network,family,layers,hidden,ctx,vocab,precision,micro_batch,recompute\r\n"
+                      "30,my-net,GPT,12,768,1024,50257,BF16,4,True\r\n"
+                      "\"60\",resnet50,,,,,,tf32,8,false\r\n",
+                      &profile, &e);
+    assert_row(rc == 0, "%s", e.text);
+    assert_int_equal(profile.step_count, 2);
+    const struct tm_profile_step *s = profile.steps;
+    assert_string_equal(s[0].network, "gpt-12x768-1024");
+    assert_true(s[0].precision == TM_BF16 && s[0].recompute == 1);
+    assert_true(s[0].forward_ms == 10 && s[0].backward_ms == 20 && tm_profile_step_ms(&s[0]) == 30);
+    assert_string_equal(s[1].network, "resnet50");
+    assert_true(s[1].recompute == 0 && tm_profile_step_ms(&s[1]) == 60);
+    assert_int_equal(profile.network_count, 1);
+    assert_string_equal(profile.networks[0].model, "gpt:layers=12;hidden=768;ctx=1024;vocab=50257");
+    tm_profile_deinit(&profile);
+}
+
+#define SIZED                                                                                                          \
+    "family,layers,hidden,heads,kv_heads,ffn,ctx,vocab,params,precision,recompute,compile,micro_batch,fwd_ms,bwd_ms\n"
+
+/* What one row of sizes is taken as; errors name line and column. */
+static void test_rows_of_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *says; /* its formula, or the error */
+    } rows[] = {
+        {SIZED "llama,16,2048,32,8,8192,2048,128256,1235814400,bf16,0,0,4,10,20\n",
+         "llama:layers=16;hidden=2048;heads=32;kv_heads=8;ffn=8192;ctx=2048;vocab=128256;tied=1"},
+        {SIZED "llama,16,2048,32,8,8192,2048,128256,1498482688,bf16,0,0,4,10,20\n",
+         "llama:layers=16;hidden=2048;heads=32;kv_heads=8;ffn=8192;ctx=2048;vocab=128256"},
+        {SIZED "qwen3,28,1024,16,8,3072,2048,151936,596049920,bfloat16,no,YES,4.0,10,20\n",
+         "llama:layers=28;hidden=1024;heads=16;kv_heads=8;ffn=3072;ctx=2048;vocab=151936;tied=1;head_dim=128"},
+        {SIZED "GPT,12.0,768,12,0,,1024,50304,,torch.bfloat16,0,0,4,10,20\n",
+         "gpt:layers=12;hidden=768;heads=12;ctx=1024;vocab=50304"},
+        {SIZED "gemma,18,2048,8,1,16384,1024,256000,,bf16,0,0,1,10,20\n",
+         "llama:layers=18;hidden=2048;heads=8;kv_heads=1;ffn=16384;ctx=1024;vocab=256000;tied=1"},
+        {"FAMILY,Layers,hidden_size,SEQ_LEN,experts,active,lora,tied,head_dim,attention,precision,batch,step_ms\n"
+         "mixtral,32,4096,4096,8,2,16,no,128,sdpa,bf16,1,10\n",
+         "llama:layers=32;hidden=4096;head_dim=128;ctx=4096;experts=8;active=2;lora=16;tied=0;attention=fused"},
+        {"family,layers,hidden,ctx,attention,precision,batch,step_ms\ngpt2,12,768,1024,eager,fp16,1,10\n",
+         "gpt:layers=12;hidden=768;ctx=1024;attention=plain"},
+        {"family,layers,hidden,ctx,precision,batch,step_ms\nvit,12,768,577,bf16,1,10\n",
+         "vit:layers=12;hidden=768;ctx=577"},
+        {"family,layers,hidden,precision,batch,step_ms\ngpt,12,768,bf16,1,10\n",
+         "p:2: ctx: expected the tokens of a sample"},
+        {"family,layers,hidden,ctx,precision,batch,step_ms\nmoe,12,768,1024,bf16,1,10\n", "p:2: experts: expected"},
+        {"family,layers,hidden,ctx,precision,batch,step_ms\nrwkv,12,768,1024,bf16,1,10\n",
+         "p:2: family: expected gpt (gpt2, mpt, opt, pythia), llama (mistral"},
+        {"family,layers,hidden,ctx,precision,batch,step_ms\nvit,12,768,500,bf16,1,10\n",
+         "p:2: model formula: ctx=500 of an image is no square"},
+        {"family,layers,hidden,heads,ctx,precision,batch,step_ms\ngpt,12,768,11,500,bf16,1,10\n",
+         "p:2: model formula: hidden=768 is not a multiple of heads=11"},
+        {"family,layers,hidden,ctx,attention,precision,batch,step_ms\ngpt2,12,768,1024,linear,fp16,1,10\n",
+         "p:2: attention: expected fused (sdpa, flash) or plain"},
+        {SIZED "gpt,12.5,768,12,0,,1024,50304,,bf16,0,0,4,10,20\n", "p:2: layers: expected a whole number"},
+        {SIZED "gpt,12,768,12,0,,1024,50304,,bf16,maybe,0,4,10,20\n", "p:2: recompute: expected 0 or 1"},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_profile profile;
+        struct tm_error e = {0};
+        tm_profile_init(&profile);
+        int rc = parse_profile(rows[i].text, &profile, &e);
+        const char *said = rc == 0 ? profile.networks[0].model : e.text;
+        assert_row(strstr(said, rows[i].says) != NULL && (rc != 0 || strcmp(said, rows[i].says) == 0),
+                   "\"%s\": \"%s\" is not \"%s\"", rows[i].text, said, rows[i].says);
+        tm_profile_deinit(&profile);
+    }
+}
+
+/* Steps that ran out of memory are passed over and counted; a file of nothing else is refused. */
+static void test_rows_without_a_time(void **state)
+{
+    (void)state;
+    struct tm_profile profile;
+    struct tm_error e = {0};
+    tm_profile_init(&profile);
+    int rc = parse_profile(SIZED "gpt,12,768,12,12,3072,1024,50304,,bf16,0,0,4,10,20\n"
+                                 "gpt,12,768,12,12,3072,1024,50304,,bf16,0,0,512,nan,nan\n"
+                                 "gpt,12,768,12,12,3072,1024,50304,,bf16,0,0,1024,,\n"
+                                 "gpt,12,768,12,12,3072,1024,50304,,bf16,0,0,2048,OOM,\n",
+                           &profile, &e);
+    assert_row(rc == 0, "%s", e.text);
+    assert_int_equal(profile.step_count, 1);
+    assert_int_equal(profile.passed_over, 3);
+    rc = parse_profile(SIZED "gpt,12,768,12,12,3072,1024,50304,,bf16,0,0,4,oom,\n", &profile, &e);
+    assert_int_equal(rc, -(int)TM_EINPUT);
+    assert_non_null(strstr(e.text, "no row has a measured time"));
+    assert_int_equal(profile.passed_over, 3);
+    tm_profile_deinit(&profile);
+}
+
 static void test_bad_files_name_the_place(void **state)
 {
     (void)state;
@@ -463,6 +564,7 @@ static void test_failing_allocations_of_models(void **state)
 
 TM_TEST_MAIN(TM_TEST(test_profiled_job), TM_TEST(test_profiles_without_a_choice), TM_TEST(test_update),
              TM_TEST(test_failing_allocations_of_models), TM_TEST(test_own_form), TM_TEST(test_gradients),
-             TM_TEST(test_optional_columns), TM_TEST(test_foreign_forms), TM_TEST(test_bad_files_name_the_place),
+             TM_TEST(test_optional_columns), TM_TEST(test_foreign_forms), TM_TEST(test_other_peoples_columns),
+             TM_TEST(test_rows_of_sizes), TM_TEST(test_rows_without_a_time), TM_TEST(test_bad_files_name_the_place),
              TM_TEST(test_bad_file_leaves_what_was_there), TM_TEST(test_round_trip), TM_TEST(test_shared_files),
              TM_TEST(test_load), TM_TEST(test_failing_allocations))

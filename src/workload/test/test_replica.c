@@ -25,7 +25,7 @@ static void set_up(struct fixture *fixture, const char *text)
 {
     struct tm_error e = {0};
     tm_profile_init(&fixture->profile);
-    int rc = tm_profile__parse("p", text, strlen(text), &fixture->profile, &e);
+    int rc = tm_profile_parse("p", text, strlen(text), &fixture->profile, &e);
     assert_row(rc == 0, "%s", e.text);
     fixture->comm = plain_model();
     fixture->request = (struct tm_replica_request){.profile = &fixture->profile,
@@ -297,7 +297,7 @@ static void test_report(void **state)
                                         "One layer (b) takes 81%", "75% of the gradients are ready only when",
                                         "Steps vary by 16%",       "Only one batch size is known:"};
     tm_profile_init(&profile);
-    assert_row(tm_profile__parse("p", told, strlen(told), &profile, &e) == 0, "%s", e.text);
+    assert_row(tm_profile_parse("p", told, strlen(told), &profile, &e) == 0, "%s", e.text);
     assert_int_equal(tm_profile_report(&profile, "net", &report, &e), 0);
     assert_true(report.step_ms == 52 && close_to(report.samples_per_s, 8 / 0.052, 1e-12));
     assert_true(report.layer_count == 3 && report.layers_in_all == 3 && report.layers_ms == 27);

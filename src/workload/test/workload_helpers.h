@@ -83,7 +83,7 @@ static inline int parse_model(const char *text, struct tm_model *model, struct t
 static inline int parse_profile(const char *text, struct tm_profile *profile, struct tm_error *e)
 {
     char *copy = exact_copy(text);
-    int rc = tm_profile__parse("p", copy, strlen(text), profile, e);
+    int rc = tm_profile_parse("p", copy, strlen(text), profile, e);
     free(copy);
     return rc;
 }
