@@ -64,7 +64,7 @@ struct tm_env {
 
     /* Environment variable or NULL; borrowed. */
     const char *(*variable)(struct tm_env *env, const char *name);
-    /* Sets it for this program, unless it is set already. */
+    /* Sets it for this program and what it starts, in place of what it was. */
     int (*set_variable)(struct tm_env *env, const char *name, const char *value);
 
     /* Files. file_read appends to `out` (whose limit applies: -TM_ELIMIT names file and limit before reading a byte

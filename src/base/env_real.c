@@ -72,7 +72,7 @@ static const char *real_variable(struct tm_env *env, const char *name)
 static int real_set_variable(struct tm_env *env, const char *name, const char *value)
 {
     (void)env;
-    return setenv(name, value, 0) == 0 ? 0 : -(int)TM_ENOMEM;
+    return setenv(name, value, 1) == 0 ? 0 : -(int)TM_ENOMEM;
 }
 
 /* ---- files ---- */

@@ -43,6 +43,7 @@ static int open_library(struct tm_env *env, const char *core, struct tm_error *e
     const char *(*core_name)(void) = NULL;
     int rc = check_room(e);
     if (rc != 0) return rc;
+    /* Whatever the user's environment says: the bits of a job are those of its kernel class on every machine. */
     (void)env->set_variable(env, "OPENBLAS_CORETYPE", core);
     (void)env->set_variable(env, "OPENBLAS_NUM_THREADS", "1"); /* no pool of threads that nobody asks for work */
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
