@@ -89,10 +89,9 @@ static void put_pool(const struct tm_run_status *s, size_t i, const char *name, 
     tm_text_printf(out, "\"} %s\n", tm_number_print(value, text));
 }
 
-/* Where there is a choice of them. */
+/* Without a choice of them they are named, and have no values. */
 static void put_pools(const struct tm_run_status *s, struct tm_text *out)
 {
-    if (s->job.pool_count == 0) return;
     put_head(out, "tidemill_pool_instances", "gauge", "Instances of a pool running now.");
     for (size_t i = 0; i < s->job.pool_count; i++)
         put_pool(s, i, "tidemill_pool_instances", s->pools[i].here, out);

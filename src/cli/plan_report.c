@@ -277,6 +277,12 @@ void tm_plan_report_json(struct tm_cli *cli, const struct tm_plan_report *report
         put_answer_json(&json, NULL, report->other_planner, report, &report->other->answers[0], false);
     tm_jsonout_end(&json);
     put_advice_json(&json, report);
+    if (report->larger_batch > 0) {
+        tm_jsonout_object(&json, "larger_batch");
+        tm_jsonout_integer(&json, "batch", report->larger_batch);
+        put_answer_json(&json, "answer", report->planner, report, report->larger, false);
+        tm_jsonout_end(&json);
+    }
     put_relax_json(&json, report->relax);
     tm_jsonout_end(&json);
 }
@@ -397,6 +403,11 @@ static void put_assumptions(struct tm_cli *cli, const struct tm_plan_report *rep
                    precision_of(report, best), model->input != NULL ? model->input : "",
                    model->input != NULL && model->input[0] ? ", " : "",
                    best->prediction.recompute ? "with" : "without");
+    if (report->larger_batch > 0) {
+        tm_text_printf(out, "With --batch %d, if the model still converges, it would be ", report->larger_batch);
+        put_fleet_words(out, report->larger);
+        tm_text_puts(out, ".\n");
+    }
     tm_text_puts(out, "Parallel: ");
     tm_way_put_words(out, &best->prediction);
     if (tm_way_needs_own_engine(&best->prediction))
@@ -430,6 +441,14 @@ static void put_assumptions(struct tm_cli *cli, const struct tm_plan_report *rep
                        instance->gpu);
 }
 
+/* The second row of the table; NULL: there is none. */
+static const struct tm_plan_answer *next_shown(const struct tm_plan_report *report)
+{
+    for (size_t i = 1; i < report->result->count; i++)
+        if (is_shown(report, i)) return &report->result->answers[i];
+    return NULL;
+}
+
 static void put_words(struct tm_cli *cli, const struct tm_plan_report *report)
 {
     const struct tm_plan_result *result = report->result;
@@ -443,12 +462,13 @@ static void put_words(struct tm_cli *cli, const struct tm_plan_report *report)
     else
         tm_text_printf(out, "\n%zu fleets compared; the %s that satisfies all constraints is marked", result->fleets,
                        money ? "cheapest" : "fastest");
-    if (result->count > 1 && money)
+    const struct tm_plan_answer *next = next_shown(report);
+    if (next != NULL && money)
         tm_text_printf(out, ": it costs %.0f%% less than the next kind of fleet",
-                       100 * (1 - best->expectation.cost_usd.mean / result->answers[1].expectation.cost_usd.mean));
-    else if (result->count > 1)
+                       100 * (1 - best->expectation.cost_usd.mean / next->expectation.cost_usd.mean));
+    else if (next != NULL)
         tm_text_printf(out, ": it takes %.0f%% less time than the next kind of fleet",
-                       100 * (1 - best->expectation.time_s.mean / result->answers[1].expectation.time_s.mean));
+                       100 * (1 - best->expectation.time_s.mean / next->expectation.time_s.mean));
     tm_text_puts(out, ".");
     if (best->expectation.losses > 0 && isfinite(best->expectation.losses) &&
         isfinite(best->expectation.checkpoint_interval_s))
@@ -571,6 +591,12 @@ static const char *limit_words(double seconds, char time[TM_UNITS_TEXT_MAX])
     return time;
 }
 
+static bool is_limited(const struct tm_plan_request *request)
+{
+    return isfinite(request->job.deadline_s) || isfinite(request->budget_usd) || isfinite(request->max_usd_h) ||
+           request->quota_count > 0 || request->market != TM_PLAN_MIXED;
+}
+
 static void put_reason(const struct tm_plan_report *report, struct tm_text *out)
 {
     char time[TM_UNITS_TEXT_MAX];
@@ -587,6 +613,10 @@ static void put_reason(const struct tm_plan_report *report, struct tm_text *out)
         tm_text_printf(out,
                        "; relaxing one constraint is not enough: with --deadline %s and --budget %.2f there is one",
                        limit_words(report->relax->both_s, time), ceil(report->relax->both_usd * 100) / 100);
+    else if (!is_limited(report->request))
+        tm_text_puts(out,
+                     "; nothing limits it but the fleets themselves: none of them is expected to finish the job, or it "
+                     "takes years: allow more instances (--max-nodes) or a larger --batch");
     else
         tm_text_puts(out, "; relaxing one constraint is not enough: relax two of them");
 }

@@ -21,6 +21,8 @@ struct tm_plan_report {
     const struct tm_supply *supply;         /* what there was to choose from */
     bool for_skypilot;                      /* only of what SkyPilot offers */
     const char *batch_from;                 /* who said the batch: "as you said", "the model's", "assumed" */
+    const struct tm_plan_answer *larger;    /* what a larger batch would bring ... */
+    int larger_batch;                       /* ... which is this; 0: nothing better */
     bool published;                         /* a planner of others, which looks at the price an hour alone */
     int64_t asked_ms;                       /* when live prices were asked for (UTC); 0: they were not */
     bool zones_by_region;                   /* zone names were taken as their region */

@@ -4,7 +4,7 @@
 #define TM_CLI_PLAN_TRACES_H
 
 #include "cli/command.h"
-#include "plan/recorded.h"
+#include "plan/recorded_traces.h"
 
 struct tm_given_traces {
     struct tm_trace traces[TM_PLAN_TRACES_MAX]; /* the first known.count of them */

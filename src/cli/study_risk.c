@@ -318,6 +318,27 @@ static void find_type(struct tm_cli *cli, const struct tm_catalog *catalog, cons
     if (type[0] != '\0') pool->instance = "";
 }
 
+/* What the options say must be what the record says, where it says something. */
+static int check_options(struct tm_cli *cli, const struct tm_catalog *catalog, const char *type,
+                         const struct record *record, struct tm_error *e)
+{
+    const char *instance = tm_given_text(cli, "instance"), *cloud = tm_given_text(cli, "cloud");
+    const struct tm_risk_pool *pool = &record->pool;
+    const char *sold_by = NULL;
+    if (instance != NULL && type[0] != '\0' && strcasecmp(instance, type) != 0)
+        return tm_error_set(e, TM_EUSAGE, "%s was recorded of %s, and --instance says %s: leave it out", record->file,
+                            type, instance);
+    for (size_t i = 0; i < catalog->instance_count; i++) {
+        const struct tm_instance_type *one = &catalog->instances[i];
+        if (cloud == NULL || strcasecmp(one->name, pool->instance) != 0) continue;
+        if (strcasecmp(one->cloud, cloud) == 0) return 0;
+        sold_by = one->cloud;
+    }
+    if (sold_by == NULL) return 0;
+    return tm_error_set(e, TM_EUSAGE, "%s: %s is sold by %s, and --cloud says %s: leave it out", record->file,
+                        pool->instance, sold_by, cloud);
+}
+
 static int describe(struct tm_cli *cli, const struct tm_catalog *catalog, const char *type, const char *zone,
                     struct record *record, struct tm_error *e)
 {
@@ -335,6 +356,8 @@ static int describe(struct tm_cli *cli, const struct tm_catalog *catalog, const 
     pool->campaign = "";
     find_type(cli, catalog, type, base, pool);
     if (pool->instance == NULL) return tm_error_nomem(e);
+    int rc = check_options(cli, catalog, type, record, e);
+    if (rc != 0) return rc;
     pool->instance = tm_arena_strdup(&cli->arena, pool->instance);
     pool->zone = tm_arena_strdup(&cli->arena, pool->zone);
     return pool->instance != NULL && pool->zone != NULL ? 0 : tm_error_nomem(e);

@@ -18,18 +18,15 @@ static int instances_of(const struct tm_plan_fleet *fleet)
     return tm_plan_spot_instances(fleet) + tm_plan_on_demand_instances(fleet);
 }
 
-/* Searches again with other limits; what is found is judged, where there is a judge. */
+/* Searches again with other limits, as the answer was searched for: judged, where there is a judge. */
 static int search_again(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
                         const struct tm_plan_request *request, struct tm_plan_result *scratch, struct tm_error *e)
 {
     struct tm_plan_request again = *request;
     again.top = 1;
     if (again.programs_max > PROGRAMS) again.programs_max = PROGRAMS;
-    int rc = tm_plan_solve(supply, &again, scratch, e);
-    if (rc != 0 || judge == NULL || scratch->count == 0) return rc;
-    rc = tm_fleet_judge_answer(judge, request, &scratch->answers[0], e);
-    if (rc == 0 && !tm_plan__holds(request, &scratch->answers[0].expectation)) scratch->count = 0;
-    return rc;
+    return judge == NULL ? tm_plan_solve(supply, &again, scratch, e)
+                         : tm_plan_search_briefly(judge, supply, &again, scratch, e);
 }
 
 /* ---- what binds ---- */
@@ -115,7 +112,10 @@ int tm_plan_advise(const struct tm_fleet_judge *judge, const struct tm_supply *s
         out->fastest_s = rc == 0 && scratch->count > 0 ? scratch->answers[0].expectation.time_s.mean : INFINITY;
     }
     out->fastest_s = fmin(out->fastest_s > 0 ? out->fastest_s : INFINITY, best->time_s.mean);
-    richer.budget_usd = 1.1 * (isfinite(request->budget_usd) ? request->budget_usd : best->cost_usd.mean);
+    bool has_budget = isfinite(request->budget_usd);
+    richer.budget_usd = 1.1 * (has_budget ? request->budget_usd : best->cost_usd.mean);
+    /* Without a budget that must be kept, a tenth more is what is likely to be paid. */
+    if (!has_budget && !isfinite(request->job.deadline_s)) richer.min_probability = fmin(request->min_probability, 0.5);
     if (rc == 0) rc = search_again(judge, supply, &richer, scratch, e);
     if (rc == 0) take(scratch, result, richer.budget_usd, &out->more_money);
     tm_free(scratch);

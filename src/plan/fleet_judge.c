@@ -10,6 +10,7 @@ enum { TICKS = 200, HORIZON = 12, CANDIDATES = 8, OTHERS = 2, AGAIN = 3, AGAIN_P
 
 static const double INTERVAL_MIN_S = 60, INTERVAL_MAX_S = 3600;
 static const double PATIENCE = 8; /* times the undisturbed time, then a run is given up */
+static const double LEAST_PATIENCE = 1.5;
 
 /* ---- one fleet ---- */
 
@@ -101,6 +102,18 @@ static const struct tm_trace *replayed(const struct tm_fleet_judge *judge, const
     return judge->trace != NULL || trace == NULL ? judge->trace : trace->trace;
 }
 
+/* A job of years has more preemptions than a simulation holds, if it is given eight times as long as it takes: then it
+ * is given less. */
+static int judge_patiently(struct tm_judge *ask, double full_s, struct tm_judged *out, struct tm_error *e)
+{
+    int rc = tm_judge_job(ask, out, e);
+    while (rc == -(int)TM_ELIMIT && (double)ask->options.to_ms > 2 * LEAST_PATIENCE * full_s * 1000) {
+        ask->options.to_ms /= 2;
+        rc = tm_judge_job(ask, out, e);
+    }
+    return rc;
+}
+
 int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
                           const struct tm_plan_fleet *fleet, const struct tm_fleet_layouts *layouts,
                           const struct tm_policy_info *policy, struct tm_judged *out, struct tm_error *e)
@@ -110,6 +123,7 @@ int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_pl
     int instances = layouts->layouts.instances_max;
     double full_s = job->samples / layouts->layouts.list[layouts->layouts.best[instances]].samples_per_s;
     double interval_s = fmin(fmax(ceil(full_s / TICKS), INTERVAL_MIN_S), INTERVAL_MAX_S);
+    interval_s = fmax(interval_s, ceil(full_s * PATIENCE / (0.5 * TM_SIM_MOMENTS_MAX))); /* a job of years */
     double price = on_demand_usd_h(judge->catalog, fleet);
     struct pools pools;
     pools_of(judge, request, fleet, &pools);
@@ -146,7 +160,7 @@ int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_pl
     /* Where nothing may be bought on demand, a policy cannot do anything about a deadline. */
     if (isfinite(job->deadline_s)) ask.deadline_s = job->deadline_s;
     if (!isnan(price) && request->market != TM_PLAN_SPOT_ONLY) ask.options.deadline_s = ask.deadline_s;
-    return tm_judge_job(&ask, out, e);
+    return judge_patiently(&ask, full_s + job->startup_s, out, e);
 }
 
 /* ---- an answer ---- */
@@ -247,7 +261,6 @@ static int hear_again(struct hearing *hearing, const struct tm_supply *supply, s
     bool limited = isfinite(request->job.deadline_s) || isfinite(request->budget_usd);
     for (size_t i = 0; limited && !hearing->first_holds && i < sizeof factors / sizeof *factors; i++) {
         size_t before = hearing->holding;
-        if (factors[i] > 1 && before > 0) break;
         struct tm_plan_request again = *request;
         again.top = AGAIN;
         again.job.deadline_s *= factors[i];
@@ -393,19 +406,21 @@ static int judge_freely(const struct tm_fleet_judge *judge, const struct tm_plan
     return rc;
 }
 
-int tm_plan_search_judged(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
-                          const struct tm_plan_request *request, struct tm_plan_result *out,
-                          struct tm_plan_result *other, struct tm_error *e)
+static int search_judged(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
+                         const struct tm_plan_request *request, size_t candidates, struct tm_plan_result *out,
+                         struct tm_plan_result *other, struct tm_error *e)
 {
     struct tm_plan_result *scratch = tm_alloc(sizeof *scratch);
     struct hearing *hearing = tm_calloc(1, sizeof *hearing);
     int rc = scratch != NULL && hearing != NULL ? 0 : tm_error_nomem(e);
     if (rc == 0) {
+        struct tm_plan_request wide = *request; /* however few are asked for, as many are heard */
+        if (wide.top < candidates) wide.top = candidates;
         hearing->judge = judge;
         hearing->request = request;
-        rc = tm_plan_search_in(supply, request, out, other, e);
+        rc = tm_plan_search_in(supply, &wide, out, other, e);
     }
-    if (rc == 0) rc = hear(hearing, out, CANDIDATES, e);
+    if (rc == 0) rc = hear(hearing, out, candidates, e);
     if (rc == 0 && other != NULL && request->planner == TM_PLAN_TIDEMILL) rc = hear(hearing, other, OTHERS, e);
     if (rc == 0) rc = hear_again(hearing, supply, scratch, e);
     if (rc == 0 && request->planner == TM_PLAN_TIDEMILL) rc = hear_neighbours(hearing, supply, scratch, e);
@@ -421,4 +436,17 @@ int tm_plan_search_judged(const struct tm_fleet_judge *judge, const struct tm_su
     tm_free(hearing);
     tm_free(scratch);
     return rc;
+}
+
+int tm_plan_search_judged(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
+                          const struct tm_plan_request *request, struct tm_plan_result *out,
+                          struct tm_plan_result *other, struct tm_error *e)
+{
+    return search_judged(judge, supply, request, CANDIDATES, out, other, e);
+}
+
+int tm_plan_search_briefly(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
+                           const struct tm_plan_request *request, struct tm_plan_result *out, struct tm_error *e)
+{
+    return search_judged(judge, supply, request, AGAIN, out, NULL, e);
 }

@@ -4,11 +4,11 @@
  * a planned fleet asks it for that fleet, and gets the same figures: all that goes in is rounded to what a job file can
  * say (whole milliseconds, millionths of a dollar).
  *
- * Spot instances live through the trace that speaks of all of them (plan/recorded.h), from several starts, or through
- * draws from the offers' losses, those of traces among them: that is what a job file can say.
- * On-demand instances are always there; those that only keep copies cost money and do nothing else here. Layouts are
- * those of the fleet's instance type, each as fast as predicted; of a fleet of several types as fast as the share of
- * it that is there. */
+ * Spot instances live through the trace that speaks of all of them (plan/recorded_traces.h), from several starts, or
+ * through draws from the offers' losses, those of traces among them: that is what a job file can say. On-demand
+ * instances are always there; those that only keep copies cost money and do nothing else here. Layouts are those of the
+ * fleet's instance type, each as fast as predicted; of a fleet of several types as fast as the share of it that is
+ * there. */
 #ifndef TM_PLAN_FLEET_JUDGE_H
 #define TM_PLAN_FLEET_JUDGE_H
 
@@ -68,5 +68,8 @@ bool tm_plan__holds(const struct tm_plan_request *request, const struct tm_expec
 int tm_plan_search_judged(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
                           const struct tm_plan_request *request, struct tm_plan_result *out,
                           struct tm_plan_result *other, struct tm_error *e);
+/* The same with fewer candidates, for what is asked beside the answer. */
+int tm_plan_search_briefly(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
+                           const struct tm_plan_request *request, struct tm_plan_result *out, struct tm_error *e);
 
 #endif

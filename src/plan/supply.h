@@ -5,7 +5,7 @@
 
 #include "market/catalog.h"
 #include "market/risk.h"
-#include "plan/recorded.h"
+#include "plan/recorded_traces.h"
 #include "workload/predict.h"
 
 enum { TM_PLAN_INSTANCES_MAX = 1024, TM_PLAN_ZONES_MAX = 4, TM_PLAN_ANCHOR_KINDS_MAX = 3 };

@@ -1,6 +1,6 @@
 /* Traces and the offers that they speak of.
  * builds: release asan */
-#include "plan/recorded.h"
+#include "plan/recorded_traces.h"
 #include "plan/supply.h"
 #include "plan/test/plan_helpers.h"
 

@@ -3,8 +3,8 @@
  * A trace speaks of the instance type that it was recorded of, in its region, where it says so. Of several that speak
  * of an offer the most particular one counts: one of the type before one of every type, one of the region before one of
  * all of them, and the later of equals. Offers that no trace speaks of are left to what is known of their risk. */
-#ifndef TM_PLAN_RECORDED_H
-#define TM_PLAN_RECORDED_H
+#ifndef TM_PLAN_RECORDED_TRACES_H
+#define TM_PLAN_RECORDED_TRACES_H
 
 #include "market/catalog.h"
 #include "plan/expect.h"

@@ -1,4 +1,4 @@
-#include "plan/recorded.h"
+#include "plan/recorded_traces.h"
 
 #include <ctype.h>
 #include <string.h>
