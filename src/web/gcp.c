@@ -15,7 +15,15 @@
 #include <string.h>
 #include <time.h>
 
-enum { TOKEN_MS = 10000, TRIES = 3, FILE_MAX = 1 << 16, PATH_BYTES = 1024, ORIGIN_MAX = 512, SIGN_MS = 30000 };
+enum {
+    TOKEN_MS = 10000,
+    TRIES = 3,
+    FILE_MAX = 1 << 16,
+    PATH_BYTES = 1024,
+    NAME_BYTES = 41,
+    ORIGIN_MAX = 512,
+    SIGN_MS = 30000
+};
 
 static const int64_t renew_before_ms = 5 * 60000;
 
@@ -115,15 +123,30 @@ static bool find_folder(struct tm_env *env, char out[PATH_BYTES])
     return length > 0 && length < PATH_BYTES - 64;
 }
 
+/* That of the variable, else the one that `gcloud config configurations activate` has written down; else "default". */
+static void find_configuration(struct tm_env *env, const char *folder, char out[NAME_BYTES])
+{
+    char path[PATH_BYTES + 64];
+    struct tm_text text;
+    const char *said = variable(env, "CLOUDSDK_ACTIVE_CONFIG_NAME");
+    tm_text_init(&text, FILE_MAX);
+    (void)snprintf(path, sizeof path, "%.*s/active_config", PATH_BYTES - 64, folder);
+    if (said == NULL && env->file_read(env, path, &text, NULL) == 0) said = tm_text_string(&text);
+    size_t length = said != NULL ? strcspn(said, " \t\r\n") : 0;
+    bool good = length > 0 && length < NAME_BYTES && memchr(said, '/', length) == NULL;
+    (void)snprintf(out, NAME_BYTES, "%.*s", good ? (int)length : (int)strlen("default"), good ? said : "default");
+    tm_text_deinit(&text);
+}
+
 static void read_configuration(struct tm_gcp *gcp)
 {
     char path[PATH_BYTES + 64];
     char folder[PATH_BYTES];
+    char name[NAME_BYTES];
     struct tm_text text;
-    const char *active = variable(gcp->env, "CLOUDSDK_ACTIVE_CONFIG_NAME");
     if (!find_folder(gcp->env, folder)) return;
-    (void)snprintf(path, sizeof path, "%.*s/configurations/config_%.40s", PATH_BYTES - 64, folder,
-                   active != NULL ? active : "default");
+    find_configuration(gcp->env, folder, name);
+    (void)snprintf(path, sizeof path, "%.*s/configurations/config_%.40s", PATH_BYTES - 64, folder, name);
     tm_text_init(&text, FILE_MAX);
     if (gcp->env->file_read(gcp->env, path, &text, NULL) == 0)
         (void)tm_gcp__read_configuration(tm_text_string(&text), gcp->project);

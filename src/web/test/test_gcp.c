@@ -83,6 +83,49 @@ static void test_configuration(void **state)
     }
 }
 
+static void write_file(const struct tm_tempdir *dir, const char *name, const char *text)
+{
+    char path[300];
+    (void)snprintf(path, sizeof path, "%.200s/%s", dir->path, name);
+    assert_int_equal(tm_env_real()->file_write(tm_env_real(), path, text, strlen(text), NULL), 0);
+}
+
+/* gcloud's configuration is the one that it was told to use. */
+static void test_active_configuration(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *active;   /* the file; NULL: there is none */
+        const char *variable; /* NULL: not set */
+        const char *project;
+    } rows[] = {{NULL, NULL, "tide-default"},
+                {"work\n", NULL, "tide-work"},
+                {"work", "home", "tide-home"},
+                {"", NULL, "tide-default"},
+                {"../x\n", NULL, "tide-default"}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_tempdir dir;
+        struct tm_gcp *gcp = NULL;
+        struct tm_error e = {.text = ""};
+        const char *project = NULL;
+        forget();
+        tm_tempdir_make(&dir);
+        (void)setenv("CLOUDSDK_CONFIG", dir.path, 1);
+        if (rows[i].variable != NULL) (void)setenv("CLOUDSDK_ACTIVE_CONFIG_NAME", rows[i].variable, 1);
+        write_file(&dir, "application_default_credentials.json", USER(""));
+        write_file(&dir, "configurations/config_default", "[core]\nproject = tide-default\n");
+        write_file(&dir, "configurations/config_work", "[core]\nproject = tide-work\n");
+        write_file(&dir, "configurations/config_home", "[core]\nproject = tide-home\n");
+        if (rows[i].active != NULL) write_file(&dir, "active_config", rows[i].active);
+        assert_row(tm_gcp_create(tm_env_real(), &gcp, &e) == 0, "row %zu: %s", i, e.text);
+        assert_row(tm_gcp_project(gcp, &project, &e) == 0, "row %zu: %s", i, e.text);
+        assert_row_string("project", project, rows[i].project);
+        tm_gcp_destroy(gcp);
+        tm_tempdir_remove(&dir);
+    }
+    forget();
+}
+
 static void test_tokens(void **state)
 {
     (void)state;
@@ -256,5 +299,5 @@ static void test_no_memory(void **state)
     forget();
 }
 
-TM_TEST_MAIN(TM_TEST(test_files), TM_TEST(test_configuration), TM_TEST(test_tokens), TM_TEST(test_requests),
-             TM_TEST(test_short_tokens), TM_TEST(test_settings), TM_TEST(test_no_memory))
+TM_TEST_MAIN(TM_TEST(test_files), TM_TEST(test_configuration), TM_TEST(test_active_configuration), TM_TEST(test_tokens),
+             TM_TEST(test_requests), TM_TEST(test_short_tokens), TM_TEST(test_settings), TM_TEST(test_no_memory))
