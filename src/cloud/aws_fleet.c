@@ -147,8 +147,9 @@ int tm_aws__take_fleet(struct tm_aws__cloud *c, size_t at, const struct tm_xml *
     const char *words = tm_xml_text(why, "errorMessage");
     int rc = take_refusals(c, root, c->shared.vms.instances[at].pool, now_ms, e);
     if (rc != 0) return rc;
-    return tm_vms__refused(&c->shared.vms, at, code[0] != '\0' ? code : "UnfulfillableCapacity",
-                           words[0] != '\0' ? words : "a fleet without an instance", now_ms, e);
+    /* AWS keeps an empty fleet by its token, as it keeps one with a VM */
+    return tm_vms__denied(&c->shared.vms, at, code[0] != '\0' ? code : "UnfulfillableCapacity",
+                          words[0] != '\0' ? words : "a fleet without an instance", now_ms, e);
 }
 
 /* ---- where types are offered ---- */

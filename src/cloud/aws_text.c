@@ -2,6 +2,7 @@
 
 #include "base/calendar.h"
 #include "base/number.h"
+#include "cloud/aws_check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static const struct {
     {"InsufficientFreeAddressesInSubnet", TM_VM_ELSEWHERE, "give the pool another subnet or zone"},
     {"UnfulfillableCapacity", TM_VM_ELSEWHERE, ""},
     {"SpotMaxPriceTooLow", TM_VM_ELSEWHERE, ""},
-    {"MaxFleetCountExceeded", TM_VM_ELSEWHERE, ""},
+    {"MaxFleetCountExceeded", TM_VM_ELSEWHERE, "ask for more fleets under Service Quotas, Amazon EC2 Fleet"},
     {"Unsupported", TM_VM_ELSEWHERE, "the zone may not have this instance type: name another"},
     {"MaxSpotInstanceCountExceeded", TM_VM_QUOTA, "ask for more under Service Quotas, Amazon EC2, Spot"},
     {"VcpuLimitExceeded", TM_VM_QUOTA, "ask for more vCPUs under Service Quotas, Amazon EC2"},
@@ -45,15 +46,18 @@ static const struct {
     {"PendingVerification", TM_VM_QUOTA, "AWS verifies the account first; that takes up to four hours"},
     {"UnauthorizedOperation", TM_VM_STOP, "allow what `tidemill cloud check aws --emit policy` prints"},
     {"AuthFailure.ServiceLinkedRoleCreationNotPermitted", TM_VM_STOP,
-     "the first spot instance of an account needs a role of AWS's own: run `aws iam create-service-linked-role "
-     "--aws-service-name spot.amazonaws.com` as somebody who may, or allow iam:CreateServiceLinkedRole, as `tidemill "
-     "cloud check aws --emit policy` prints it"},
+     "run `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`, or allow "
+     "iam:CreateServiceLinkedRole"},
     {"AuthFailure", TM_VM_STOP, "`tidemill cloud check aws` says what is wrong with the credentials"},
     {"SignatureDoesNotMatch", TM_VM_STOP, "`tidemill cloud check aws` says what is wrong with the credentials"},
     {"OptInRequired", TM_VM_STOP, "the image or the region wants to be subscribed to first"},
     {"InvalidAMIID.", TM_VM_STOP, "name an image of this region: fleet: {aws: {image: ami-...}}"},
     {"InvalidSubnetID.", TM_VM_STOP, "name a subnet of this region: fleet: {aws: {subnet: subnet-...}}"},
     {"InvalidGroup.", TM_VM_STOP, "name a group of this VPC: fleet: {aws: {security_group: sg-...}}"},
+    {"InvalidParameterCombination", TM_VM_STOP,
+     "do image, instance type, subnet and the rest of fleet: {aws: {...}} go together? `tidemill cloud check aws` "
+     "tries "
+     "them"},
     {"InvalidParameter", TM_VM_STOP, ""},
 };
 
@@ -83,9 +87,41 @@ const char *tm_aws__advice(const char *code)
     return match(code, &remedy);
 }
 
+/* ---- quotas ---- */
+
+/* vCPUs are counted by these, in each region, for each market. */
+static const char *const vcpu_quotas[] = {"Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+                                          "Running On-Demand G and VT instances",
+                                          "Running On-Demand P instances",
+                                          "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
+                                          "All G and VT Spot Instance Requests",
+                                          "All P4, P3 and P2 Spot Instance Requests"};
+
+/* Types whose quota is not known above have one with those that begin with the same letters: F, X, Inf, Trn, P5. */
+static bool is_same_family(const char *a, const char *b, bool spot)
+{
+    size_t length = strspn(a, "abcdefghijklmnopqrstuvwxyz");
+    for (size_t i = 0; i < sizeof vcpu_quotas / sizeof *vcpu_quotas; i++) {
+        bool of_a = tm_aws__is_quota_of(vcpu_quotas[i], a, spot);
+        bool of_b = tm_aws__is_quota_of(vcpu_quotas[i], b, spot);
+        if (of_a || of_b) return of_a && of_b;
+    }
+    return length > 0 && length == strspn(b, "abcdefghijklmnopqrstuvwxyz") && strncmp(a, b, length) == 0;
+}
+
+/* All pools of a run are in one region. */
+static bool shares_quota(const char *code, const char *words, const struct tm_cloud_pool *refused,
+                         const struct tm_cloud_pool *other)
+{
+    (void)words;
+    if (strcmp(code, "VolumeLimitExceeded") == 0 || strcmp(code, "PendingVerification") == 0) return true;
+    return refused->kind == other->kind && is_same_family(refused->type, other->type, other->kind == TM_INSTANCE_SPOT);
+}
+
 const struct tm_vm__rules tm_aws__rules = {.cloud = "AWS",
                                            .remedy_of = tm_aws__remedy_of,
                                            .advice = tm_aws__advice,
+                                           .shares_quota = shares_quota,
                                            .minimum_s = 60,
                                            .free_s = 3600,
                                            .believe_ms = 60000, /* its answers lag behind */

@@ -83,10 +83,20 @@ const char *tm_azure__advice(const char *code)
     return match(code, &remedy);
 }
 
+/* Spot VMs of a location share one quota; of the others Azure's words say whether it was the location's. */
+static bool shares_quota(const char *code, const char *words, const struct tm_cloud_pool *refused,
+                         const struct tm_cloud_pool *other)
+{
+    (void)code;
+    bool whole = refused->kind == TM_INSTANCE_SPOT || strstr(words, "Total Regional") != NULL;
+    return refused->kind == other->kind && (whole || strcmp(refused->type, other->type) == 0);
+}
+
 /* Per second, from the first; an eviction is not free. */
 const struct tm_vm__rules tm_azure__rules = {.cloud = "Azure",
                                              .remedy_of = tm_azure__remedy_of,
                                              .advice = tm_azure__advice,
+                                             .shares_quota = shares_quota,
                                              .minimum_s = 0,
                                              .free_s = 0,
                                              .believe_ms = 60000};

@@ -127,6 +127,17 @@ static void take_rented(struct tm_gcp__cloud *c, size_t slot, const json_t *root
     tm_vms__rented(&c->shared.vms, at, &row, tm_vm_cloud__now_ms(&c->shared));
 }
 
+/* Its operation has failed, and Google names that operation to whoever asks with its requestId again: so it is not
+ * repeated. What may be there all the same is deleted, and another VM, of another name, comes later. */
+static int take_failed(struct tm_gcp__cloud *c, size_t slot, const struct tm_gcp__operation *op, struct tm_error *e)
+{
+    size_t at = call_of(c, slot)->at;
+    struct tm_vm *vm = &c->shared.vms.vms[at];
+    (void)snprintf(vm->id, sizeof vm->id, "%.27s/%.36s", c->slots[slot].zone, vm->token);
+    vm->kept = false;
+    return tm_vms__failed(&c->shared.vms, at, op->code, op->message, tm_vm_cloud__now_ms(&c->shared), e);
+}
+
 /* An insert, the wait for its operation, or what it has made. */
 static int take_insert(struct tm_gcp__cloud *c, size_t slot, const struct said *said, struct tm_web_call **out,
                        struct tm_error *e)
@@ -148,6 +159,7 @@ static int take_insert(struct tm_gcp__cloud *c, size_t slot, const struct said *
         tm_gcp__make_wait(c, slot, op.name);
         return go_on(c, slot, out, e);
     }
+    if (op.code[0] != '\0' && tm_gcp__remedy_of(op.code) == TM_VM_AGAIN) return take_failed(c, slot, &op, e);
     if (op.code[0] != '\0') return take_refusal(c, slot, op.code, op.message, out, e);
     tm_gcp__make_get(c, slot);
     return go_on(c, slot, out, e);

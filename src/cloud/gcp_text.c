@@ -76,9 +76,37 @@ const char *tm_gcp__advice(const char *code)
     return match(code, &remedy);
 }
 
+/* Has it the same GPUs: beside it, or as machines of its series have them? */
+static bool has_same_gpu(const char *a, const char *b)
+{
+    struct tm_gcp__machine one, other;
+    tm_gcp__machine(a, &one);
+    tm_gcp__machine(b, &other);
+    if (one.count > 0 || other.count > 0) return strcmp(one.accelerator, other.accelerator) == 0;
+    size_t length = strcspn(a, "-");
+    length += a[length] == '-' ? 1 + strcspn(a + length + 1, "-") : 0; /* "a2-highgpu" */
+    return strncmp(a, b, length) == 0 && (b[length] == '-' || b[length] == '\0');
+}
+
+/* A quota is of a region, unless Google's words name one of all. One of a kind of GPU holds those that have it, one of
+ * preemptible ones spot alone. */
+static bool shares_quota(const char *code, const char *words, const struct tm_cloud_pool *refused,
+                         const struct tm_cloud_pool *other)
+{
+    char here[64], there[64];
+    (void)code;
+    if (strstr(words, "GPUS_ALL_REGIONS") != NULL) return true;
+    tm_gcp__region(refused->zone, here);
+    tm_gcp__region(other->zone, there);
+    if (strcmp(here, there) != 0) return false;
+    if (strstr(words, "PREEMPTIBLE_") != NULL && other->kind != TM_INSTANCE_SPOT) return false;
+    return strstr(words, "NVIDIA_") == NULL || has_same_gpu(refused->type, other->type);
+}
+
 const struct tm_vm__rules tm_gcp__rules = {.cloud = "Google Cloud",
                                            .remedy_of = tm_gcp__remedy_of,
                                            .advice = tm_gcp__advice,
+                                           .shares_quota = shares_quota,
                                            .minimum_s = 60,
                                            .free_s = 60,
                                            .believe_ms = 60000};

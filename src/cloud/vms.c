@@ -108,14 +108,51 @@ static int tell_missing(struct tm_vms *v, int pool, int64_t now_ms, struct tm_er
     return tell(v, event, e);
 }
 
-/* What is told with it: the code, the cloud's words unless they begin with it, and what to do. */
+/* How many bytes of a text are its first whole words, in so much room; one long word is cut. */
+static size_t whole_words(const char *text, size_t room)
+{
+    size_t length = strlen(text);
+    if (length <= room) return length;
+    for (size_t i = room; i > 0; i--)
+        if (text[i] == ' ') return i;
+    while (room > 0 && ((unsigned char)text[room] & 0xc0) == 0x80) /* no half letters */
+        room--;
+    return room;
+}
+
+/* As many whole words as the room has, with dots where some are left out. */
+static size_t put_words(char *out, size_t room, const char *text)
+{
+    static const char dots[] = "...";
+    bool whole = strlen(text) < room;
+    size_t length = whole ? strlen(text) : room > sizeof dots ? whole_words(text, room - sizeof dots) : 0;
+    if (length == 0) return 0;
+    memcpy(out, text, length);
+    memcpy(out + length, dots, whole ? 0 : sizeof dots - 1);
+    length += whole ? 0 : sizeof dots - 1;
+    out[length] = '\0';
+    return length;
+}
+
+/* What is told with it: the code, the cloud's words unless they begin with it, and what to do, which has room before
+ * the cloud's words have. */
 static void keep_why(struct tm_vms *v, int pool, const char *code, const char *words)
 {
-    struct tm_vm__pool *p = &v->pools[pool];
+    char *why = v->pools[pool].why;
+    size_t room = sizeof v->pools[pool].why;
     const char *advice = v->rules->advice(code);
     bool has_code = strstr(words, code) != NULL;
-    (void)snprintf(p->why, sizeof p->why, "%.60s%s%.70s%s%.60s", has_code ? "" : code,
-                   has_code || words[0] == '\0' ? "" : ": ", words, advice[0] != '\0' ? "; " : "", advice);
+    size_t after = advice[0] != '\0' ? strlen(advice) + 2 : 0;
+    size_t at = (size_t)snprintf(why, room, "%.60s", has_code ? "" : code);
+    size_t gap = at > 0 ? 2 : 0;
+    size_t said = room > at + gap + after ? put_words(why + at + gap, room - at - gap - after, words) : 0;
+    if (said > 0) {
+        memcpy(why + at, ": ", gap);
+        at += gap + said;
+    }
+    if (advice[0] == '\0') return;
+    at += (size_t)snprintf(why + at, room - at, "%s", at > 0 ? "; " : "");
+    (void)put_words(why + at, room - at, advice);
 }
 
 static void block(struct tm_vms *v, int pool, int64_t now_ms, int64_t ms)
@@ -130,6 +167,31 @@ static void back_off(struct tm_vms *v, int pool, int64_t now_ms)
     int doublings = p->failures < FAILED_DOUBLINGS ? p->failures : FAILED_DOUBLINGS;
     p->failures++;
     block(v, pool, now_ms, (int64_t)FAILED_MS << doublings);
+}
+
+static void wait_after(struct tm_vms *v, int pool, enum tm_vm__remedy remedy, int64_t now_ms)
+{
+    if (remedy == TM_VM_AGAIN)
+        back_off(v, pool, now_ms);
+    else
+        block(v, pool, now_ms, remedy == TM_VM_QUOTA ? QUOTA_MS : remedy == TM_VM_STOP ? STOP_MS : BLOCK_MS);
+}
+
+/* The pool waits, and with it those that the same quota holds; whoever rents hears why. */
+static int hold_back(struct tm_vms *v, int pool, const char *code, const char *words, int64_t now_ms,
+                     struct tm_error *e)
+{
+    enum tm_vm__remedy remedy = v->rules->remedy_of(code);
+    bool shared = remedy == TM_VM_QUOTA && v->rules->shares_quota != NULL;
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < v->pool_count; i++) {
+        bool held = shared && v->rules->shares_quota(code, words, &v->pools[pool].about, &v->pools[i].about);
+        if (i != pool && !held) continue;
+        keep_why(v, i, code, words);
+        wait_after(v, i, remedy, now_ms);
+        rc = tell_missing(v, i, now_ms, e);
+    }
+    return rc;
 }
 
 /* ---- one VM ---- */
@@ -360,43 +422,62 @@ static bool any_here(const struct tm_vms *v)
     return false;
 }
 
+/* The same VM, with the same token, after a pause. */
+static void ask_again(struct tm_vms *v, size_t at, enum tm_vm__remedy remedy, int64_t now_ms)
+{
+    struct tm_vm *vm = &v->vms[at];
+    int doublings = vm->tries < 7 ? vm->tries : 7;
+    int64_t wait_ms = (int64_t)AGAIN_MS << doublings;
+    if (wait_ms > AGAIN_MAX_MS) wait_ms = AGAIN_MAX_MS;
+    vm->retry_ms = now_ms + jittered(v, wait_ms);
+    if (remedy == TM_VM_LOOK) vm->retry_ms = INT64_MAX; /* what is there is seen by its tag, or there is nothing */
+    vm->seen_ms = now_ms;
+    look_soon(v, now_ms);
+}
+
+/* What is told when this VM does not come. An error where no waiting brings one, and nobody is here. */
+static int explain(struct tm_vms *v, size_t at, const char *code, const char *words, int64_t now_ms, struct tm_error *e)
+{
+    int pool = v->instances[at].pool;
+    const char *advice = v->rules->advice(code);
+    if (v->rules->remedy_of(code) == TM_VM_STOP && !any_here(v))
+        return tm_error_set(e, TM_EINPUT, "%.300s%s%s", words, advice[0] != '\0' ? "; " : "", advice);
+    if (v->pools[pool].retry_ms <= now_ms) warn(v, at, code, words);
+    return hold_back(v, pool, code, words, now_ms, e);
+}
+
+static int never_was(struct tm_vms *v, size_t at, const char *code, const char *words, int64_t now_ms,
+                     struct tm_error *e)
+{
+    v->vms[at].over = true;
+    int rc = leave(v, at, TM_INSTANCE_LOST, now_ms, e);
+    return rc == 0 ? explain(v, at, code, words, now_ms, e) : rc;
+}
+
 int tm_vms__refused(struct tm_vms *v, size_t at, const char *code, const char *words, int64_t now_ms,
                     struct tm_error *e)
 {
     struct tm_vm *vm = &v->vms[at];
-    int pool = v->instances[at].pool;
     enum tm_vm__remedy remedy = v->rules->remedy_of(code);
-    const char *advice = v->rules->advice(code);
     vm->calling = false;
     vm->tries++;
-    if (remedy == TM_VM_AGAIN || remedy == TM_VM_LOOK) {
-        int doublings = vm->tries < 7 ? vm->tries : 7;
-        int64_t wait_ms = (int64_t)AGAIN_MS << doublings;
-        if (wait_ms > AGAIN_MAX_MS) wait_ms = AGAIN_MAX_MS;
-        vm->retry_ms = now_ms + jittered(v, wait_ms);
-        if (remedy == TM_VM_LOOK) vm->retry_ms = INT64_MAX; /* what is there is seen by its tag, or there is nothing */
-        vm->seen_ms = now_ms;
-        look_soon(v, now_ms);
-        if (vm->tries == 1) warn(v, at, code, words);
-        return 0;
-    }
-    vm->over = true;
-    int rc = leave(v, at, TM_INSTANCE_LOST, now_ms, e);
-    if (rc != 0) return rc;
-    if (remedy == TM_VM_STOP && !any_here(v))
-        return tm_error_set(e, TM_EINPUT, "%.300s%s%s", words, advice[0] != '\0' ? "; " : "", advice);
-    if (v->pools[pool].retry_ms <= now_ms) warn(v, at, code, words);
-    keep_why(v, pool, code, words);
-    block(v, pool, now_ms, remedy == TM_VM_ELSEWHERE ? BLOCK_MS : remedy == TM_VM_QUOTA ? QUOTA_MS : STOP_MS);
-    return tell_missing(v, pool, now_ms, e);
+    if (remedy != TM_VM_AGAIN && remedy != TM_VM_LOOK) return never_was(v, at, code, words, now_ms, e);
+    ask_again(v, at, remedy, now_ms);
+    if (vm->tries == 1) warn(v, at, code, words);
+    return 0;
+}
+
+int tm_vms__denied(struct tm_vms *v, size_t at, const char *code, const char *words, int64_t now_ms, struct tm_error *e)
+{
+    if (v->rules->remedy_of(code) != TM_VM_AGAIN) return tm_vms__refused(v, at, code, words, now_ms, e);
+    v->vms[at].calling = false;
+    v->vms[at].tries++;
+    return never_was(v, at, code, words, now_ms, e);
 }
 
 int tm_vms__failed(struct tm_vms *v, size_t at, const char *code, const char *words, int64_t now_ms, struct tm_error *e)
 {
     struct tm_vm *vm = &v->vms[at];
-    int pool = v->instances[at].pool;
-    enum tm_vm__remedy remedy = v->rules->remedy_of(code);
-    const char *advice = v->rules->advice(code);
     vm->calling = false;
     vm->tries++;
     vm->minimum = false;
@@ -409,13 +490,7 @@ int tm_vms__failed(struct tm_vms *v, size_t at, const char *code, const char *wo
         vm->kept = false;
     }
     int rc = drop(v, at, TM_INSTANCE_LOST, now_ms, e);
-    if (rc != 0) return rc;
-    if (remedy == TM_VM_STOP && !any_here(v))
-        return tm_error_set(e, TM_EINPUT, "%.300s%s%s", words, advice[0] != '\0' ? "; " : "", advice);
-    if (v->pools[pool].retry_ms <= now_ms) warn(v, at, code, words);
-    keep_why(v, pool, code, words);
-    block(v, pool, now_ms, remedy == TM_VM_QUOTA ? QUOTA_MS : remedy == TM_VM_STOP ? STOP_MS : BLOCK_MS);
-    return tell_missing(v, pool, now_ms, e);
+    return rc == 0 ? explain(v, at, code, words, now_ms, e) : rc;
 }
 
 void tm_vms__follow(struct tm_vms *v, size_t at, int64_t wait_ms, int64_t now_ms)
@@ -425,9 +500,7 @@ void tm_vms__follow(struct tm_vms *v, size_t at, int64_t wait_ms, int64_t now_ms
 
 int tm_vms__pool_refused(struct tm_vms *v, int pool, const char *code, int64_t now_ms, struct tm_error *e)
 {
-    keep_why(v, pool, code, "");
-    block(v, pool, now_ms, v->rules->remedy_of(code) == TM_VM_QUOTA ? QUOTA_MS : BLOCK_MS);
-    return tell_missing(v, pool, now_ms, e);
+    return hold_back(v, pool, code, "", now_ms, e);
 }
 
 /* One that nobody here knows of: an earlier program's, whose notes were lost; else it is ended. */

@@ -26,10 +26,11 @@ enum { TM_VM_TOKEN_MAX = 65, TM_VM_ID_MAX = 65, TM_VM_PRICES_EVERY_MS = 5 * 6000
 /* What a renter does after a refusal. */
 enum tm_vm__remedy {
     TM_VM_ELSEWHERE, /* this pool has nothing now: another, and this one again in some minutes */
-    TM_VM_QUOTA,     /* the account may not have more of these: in a quarter of an hour, with a word to the user */
-    TM_VM_AGAIN,     /* the same again, with the same token, after a pause */
-    TM_VM_LOOK,      /* the token was used with other words: what is there is found by its tag */
-    TM_VM_STOP       /* nothing that comes by waiting: settings, permissions, a bill */
+    TM_VM_QUOTA, /* the account may not have more of these, nor of what the same quota holds: in a quarter of an hour,
+                  * with a word to the user */
+    TM_VM_AGAIN, /* the same again, with the same token, after a pause */
+    TM_VM_LOOK,  /* the token was used with other words: what is there is found by its tag */
+    TM_VM_STOP   /* nothing that comes by waiting: settings, permissions, a bill */
 };
 
 /* What differs from cloud to cloud. */
@@ -37,11 +38,14 @@ struct tm_vm__rules {
     const char *cloud; /* as people call it: "AWS" */
     enum tm_vm__remedy (*remedy_of)(const char *code);
     const char *(*advice)(const char *code); /* what the user is told to do; "": nothing */
-    int64_t minimum_s;                       /* of a VM are billed in any case */
-    int64_t free_s;                          /* a spot instance that is taken back within so long costs nothing */
-    int64_t believe_ms;                      /* what the cloud does not name for so long is not there */
-    bool free_leaving;                       /* a VM costs nothing from when its end was accepted */
-    bool templates; /* spot VMs may come from a call to several pools, by a template of their own that is to go */
+    /* Is another pool held by the quota that this one was refused for? NULL: none is. */
+    bool (*shares_quota)(const char *code, const char *words, const struct tm_cloud_pool *refused,
+                         const struct tm_cloud_pool *other);
+    int64_t minimum_s;  /* of a VM are billed in any case */
+    int64_t free_s;     /* a spot instance that is taken back within so long costs nothing */
+    int64_t believe_ms; /* what the cloud does not name for so long is not there */
+    bool free_leaving;  /* a VM costs nothing from when its end was accepted */
+    bool templates;     /* spot VMs may come from a call to several pools, by a template of their own that is to go */
 };
 
 enum tm_vm__phase {
@@ -202,12 +206,17 @@ void tm_vms__rented(struct tm_vms *v, size_t at, const struct tm_vm__row *row, i
 /* It was refused with this code; "": there was no answer. An error: nothing can be rented with this. */
 int tm_vms__refused(struct tm_vms *v, size_t at, const char *code, const char *words, int64_t now_ms,
                     struct tm_error *e);
+/* As refused, by an answer that the cloud gives for this token from now on, whoever asks: nothing came of it. So where
+ * the remedy is TM_VM_AGAIN, another VM with a token of its own is asked for, after a pause that grows, and that is
+ * told as a refusal. */
+int tm_vms__denied(struct tm_vms *v, size_t at, const char *code, const char *words, int64_t now_ms,
+                   struct tm_error *e);
 /* Of several pools that were asked in one call, this one had nothing, for the reason of this code. */
 int tm_vms__pool_refused(struct tm_vms *v, int pool, const char *code, int64_t now_ms, struct tm_error *e);
 /* The call could not even be made: later. */
 void tm_vms__unmade(struct tm_vms *v, size_t at, int64_t now_ms);
 /* It was refused, or its operation has failed, and something of it may be there all the same: that is ended, and paid
- * for by nobody. `code` and the error as of tm_vms__refused; a remedy that is TM_VM_AGAIN waits as for capacity. */
+ * for by nobody. `code` and the error as of tm_vms__refused; for TM_VM_AGAIN as of tm_vms__denied. */
 int tm_vms__failed(struct tm_vms *v, size_t at, const char *code, const char *words, int64_t now_ms,
                    struct tm_error *e);
 /* Its operation is not over: TM_VM_FOLLOW is due in so long. */

@@ -2,7 +2,7 @@
 
 Every request is counted (Proxy.calls, by name, in order). `plant` gives the next ones whose line matches a fault; `kill_at` ends the
 program that asks at its n-th call; `stale_s` answers lists as they were so long ago; `check_clock` refuses what is signed with a wrong time,
-as the clouds do.
+as the clouds do. A fault that is `kept` is the answer to that request for ever: the cloud keeps it by the request's token.
 """
 import base64, calendar, http.client, json, os, re, signal, socket, threading, time
 from email.utils import parsedate_to_datetime
@@ -28,7 +28,7 @@ def name_of(method, path, body):
 class Proxy:
     def __init__(self, upstreams):
         self.lock = threading.RLock()
-        self.faults, self.calls, self.waits, self.hasty, self.kept = [], [], {}, [], {}
+        self.faults, self.calls, self.waits, self.hasty, self.kept, self.told = [], [], {}, [], {}, {}
         self.kill, self.stale_s, self.check_clock, self.refused_clocks = None, 0, False, 0
         self.urls = {}
         for upstream in upstreams:
@@ -39,7 +39,7 @@ class Proxy:
 
     def reset(self):
         with self.lock:
-            self.faults, self.calls, self.waits, self.hasty, self.kept = [], [], {}, [], {}
+            self.faults, self.calls, self.waits, self.hasty, self.kept, self.told = [], [], {}, [], {}, {}
             self.kill, self.stale_s, self.check_clock, self.refused_clocks = None, 0, False, 0
 
     def plant(self, match, **fault):
@@ -64,9 +64,13 @@ class Proxy:
             if self.waits.get(key, 0) > time.monotonic():
                 self.hasty.append(name)
             number = len(self.calls)
+            if key in self.told:
+                return number, self.told[key]
             for f in self.faults:
                 if f["times"] > 0 and re.search(f["match"], line, re.S):
                     f["times"] -= 1
+                    if f.get("kept"):
+                        self.told[key] = f
                     return number, f
             return number, None
 

@@ -5,6 +5,7 @@ a drive: src/cloud/test/vm_suite.h) must rent two VMs, not one more, and leave n
 
   - each call with each fault: busy (and Retry-After is honoured), failing, credentials that have ended, cut off, an answer that is lost, late,
     half, or a request that is carried out twice
+  - a failure that the cloud keeps by the request's token (a fleet without a VM, an operation that ended in an error): asked for with another
   - a refusal that no waiting mends: the run ends with words, and leaves nothing
   - lists that lag behind: what was made is not named for some seconds, what has ended still is
   - a clock that is wrong by hours
@@ -23,6 +24,8 @@ full = "full" in sys.argv[4:]
 xml = "<Response><Errors><Error><Code>{}</Code><Message>planted</Message></Error></Errors></Response>".format
 google = lambda status, reason: json.dumps({"error": {"code": status, "message": "planted", "errors": [{"reason": reason}]}})  # noqa: E731
 azure = lambda code: json.dumps({"error": {"code": code, "message": "planted"}})  # noqa: E731
+empty_fleet = ("<CreateFleetResponse><fleetId>fleet-1</fleetId><errorSet><item><errorCode>{}</errorCode><errorMessage>planted</errorMessage>"
+               "</item></errorSet></CreateFleetResponse>").format
 WAYS = {how: {"how": how} for how in ("cut", "lost", "slow", "half", "twice")}
 ABOUT = {
     "aws": {
@@ -36,6 +39,7 @@ ABOUT = {
                    "failing": {"status": 500, "body": xml("InternalError")}, "expired": {"status": 400, "body": xml("RequestExpired")}, **WAYS},
         "lag": {"match": "Action=TerminateInstances&", "status": 400, "body": xml("InvalidInstanceID.NotFound")},
         "stop": {"match": "Action=CreateFleet&", "status": 403, "body": xml("UnauthorizedOperation"), "times": 9},
+        "kept": [{"match": "Action=CreateFleet&", "status": 200, "kept": True, "body": empty_fleet(c)} for c in ("RequestLimitExceeded", "InternalError")],
         "words": "emit policy", "short": "CreateFleet"},
     "gcp": {
         "program": "test_gcp_suite", "variable": "TIDEMILL_TEST_GCP", "control": "GCP_FAKE", "left": None,
@@ -46,6 +50,7 @@ ABOUT = {
                    "expired": {"status": 401, "body": google(401, "authError")}, **WAYS},
         "lag": {"match": "GET .*/instances/tm-", "status": 404, "body": google(404, "notFound")},
         "stop": {"match": r"POST .*/instances\?", "status": 403, "body": google(403, "forbidden"), "times": 9},
+        "refuse": ["RESOURCE_OPERATION_RATE_EXCEEDED", "INTERNAL_ERROR"],  # the fake keeps an operation by its requestId
         "words": "emit policy", "short": "POST /compute/v1/projects/tide-project/zones/Z/instances"},
     "azure": {
         "program": "test_azure_suite", "variable": "TIDEMILL_TEST_AZURE", "control": "AZURE_RESOURCE_MANAGER_ENDPOINT", "left": ("left", "0"),
@@ -71,6 +76,10 @@ slow = 240
 def ask(path):
     with urllib.request.urlopen(f"{variables[about['control']]}/tidemill/{path}", timeout=30) as f:
         return f.read().decode().strip()
+
+
+def order(path, words):
+    urllib.request.urlopen(f"{variables[about['control']]}/tidemill/{path}", json.dumps(words).encode(), timeout=30).close()
 
 
 def left(limit_s=0):
@@ -195,6 +204,19 @@ def stop_point():
     tell("a refusal that no waiting mends", why or (f"{drive.rented()} VMs were rented" if drive.rented() else left()))
 
 
+def kept_points():
+    for fault in about.get("kept", ()):
+        drive = Drive()
+        proxy.plant(**fault)
+        why = judge(drive, drive.go())
+        tell(f"kept by its token: {fault['body']}", why or ("the call was not made" if proxy.unused() else ""))
+    for code in about.get("refuse", ()):
+        drive = Drive()
+        order("refuse", {"code": code})
+        tell(f"kept by its token: {code}", judge(drive, drive.go()))
+        order("calm", {})
+
+
 def lag_points():
     for seconds in (3, 8) if full else (2,):
         drive = Drive()
@@ -279,6 +301,7 @@ def kill_points():
 began = time.monotonic()
 kill_points()
 if full:
+    kept_points()
     stop_point()
     if cloud == "gcp":
         life_point()

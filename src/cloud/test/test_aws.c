@@ -39,6 +39,7 @@ static void test_remedies(void **state)
                                              {"SomethingNew", TM_VM_STOP}};
     check_remedies(&tm_aws__rules, rows, TM_COUNT(rows));
     assert_true(strstr(tm_aws__advice("UnauthorizedOperation"), "--emit policy") != NULL);
+    assert_true(strstr(tm_aws__advice("InvalidParameterCombination"), "cloud check aws") != NULL);
     const char *role = tm_aws__advice("AuthFailure.ServiceLinkedRoleCreationNotPermitted");
     assert_true(strstr(role, "create-service-linked-role") != NULL && strstr(role, "CreateServiceLinkedRole") != NULL);
 }
@@ -67,6 +68,24 @@ static void test_quotas(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++)
         assert_row(tm_aws__is_quota_of(rows[i].quota, rows[i].type, rows[i].spot) == rows[i].is, "%s: %s",
                    rows[i].quota, rows[i].type);
+}
+
+/* vCPUs are counted by family and market: who shares them waits, too. */
+static void test_shared_quotas(void **state)
+{
+    (void)state;
+    enum { SPOT = false, ON_DEMAND = true };
+    static const struct quota_row rows[] = {
+        {"MaxSpotInstanceCountExceeded", "no more", "p3.2xlarge", "a", "p3.8xlarge", "b", SPOT, true},
+        {"MaxSpotInstanceCountExceeded", "no more", "p3.2xlarge", "a", "p4d.24xlarge", "a", SPOT, true},
+        {"MaxSpotInstanceCountExceeded", "no more", "p3.2xlarge", "a", "p5.48xlarge", "a", SPOT, false},
+        {"MaxSpotInstanceCountExceeded", "no more", "p3.2xlarge", "a", "g5.xlarge", "a", SPOT, false},
+        {"MaxSpotInstanceCountExceeded", "no more", "p3.2xlarge", "a", "p3.2xlarge", "a", ON_DEMAND, false},
+        {"VcpuLimitExceeded", "no more", "c5.large", "a", "m5.large", "a", SPOT, true},
+        {"VcpuLimitExceeded", "no more", "trn1.2xlarge", "a", "t3.large", "a", SPOT, false},
+        {"VcpuLimitExceeded", "no more", "trn1.2xlarge", "a", "trn1n.32xlarge", "a", SPOT, true},
+        {"VolumeLimitExceeded", "no more", "p3.2xlarge", "a", "g5.xlarge", "a", ON_DEMAND, true}};
+    check_quotas(&tm_aws__rules, rows, TM_COUNT(rows));
 }
 
 static void test_rows(void **state)
@@ -292,6 +311,71 @@ static void test_refusals(void **state)
     at = call(&v, again_ms, TM_VM_RUN);
     assert_int_equal(tm_vms__refused(&v, at, "InvalidAMIID.NotFound", "no image", again_ms, &e), -(int)TM_EINPUT);
     assert_error_has(e, "no image; name an image of this region");
+    tm_vms__deinit(&v);
+}
+
+/* AWS keeps what it answered to a token, an empty fleet, too: so another VM is asked for, after a pause that grows. */
+static void test_empty_fleet(void **state)
+{
+    (void)state;
+    static const char answer[] =
+        "<CreateFleetResponse><fleetId>fleet-1</fleetId><errorSet><item><errorCode>InternalError</errorCode>"
+        "<errorMessage>An internal error has occurred</errorMessage></item></errorSet></CreateFleetResponse>";
+    static struct tm_aws__cloud c;
+    struct tm_vms *v = &c.shared.vms;
+    struct tm_error e = {.text = ""};
+    struct tm_arena arena;
+    struct tm_xml *root = NULL;
+    int64_t now_ms = 0;
+    int64_t waited_ms = 0;
+    tm_arena_init(&arena, 1 << 20);
+    assert_int_equal(tm_xml_read(answer, strlen(answer), &arena, &root, &e), 0);
+    begin(v);
+    settle(v);
+    tm_vms__want(v, 0, 1, 0);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(call(v, now_ms, TM_VM_RUN), i); /* with a token of its own */
+        v->vms[i].templated = true;
+        assert_int_equal(tm_aws__take_fleet(&c, i, root, now_ms, &e), 0);
+        assert_true(v->vms[i].over && v->instances[i].ungranted);
+        assert_int_equal(call(v, now_ms, TM_VM_DROP_TEMPLATE), i);
+        if (i == 0) {
+            struct tm_cloud_event event = next_event(v, TM_CLOUD_REFUSED);
+            assert_string_equal(event.why, "InternalError: An internal error has occurred");
+        }
+        assert_true(v->pools[0].retry_ms - now_ms > waited_ms);
+        waited_ms = v->pools[0].retry_ms - now_ms;
+        no_call(v, now_ms);
+        now_ms = v->pools[0].retry_ms;
+    }
+    assert_true(waited_ms > 10000);
+    (void)rent(v, now_ms, "i-a");
+    assert_int_equal(next_event(v, TM_CLOUD_REFUSED).count, 0);
+    tm_vms__deinit(v);
+    tm_arena_deinit(&arena);
+}
+
+/* What is told of a refusal has all of the advice, and whole words of the cloud's. */
+static void test_words_are_whole(void **state)
+{
+    (void)state;
+    struct tm_vms v;
+    struct tm_error e = {.text = ""};
+    begin(&v);
+    settle(&v);
+    tm_vms__want(&v, 0, 1, 0);
+    size_t at = call(&v, 0, TM_VM_RUN);
+    assert_int_equal(
+        tm_vms__refused(&v, at, "VcpuLimitExceeded",
+                        "You have requested more vCPU capacity than your current vCPU limit of 0 allows "
+                        "for the instance bucket that the specified instance type belongs to. Please visit "
+                        "http://aws.amazon.com/contact-us/ec2-request to request an adjustment.",
+                        0, &e),
+        0);
+    assert_string_equal(
+        next_event(&v, TM_CLOUD_REFUSED).why,
+        "VcpuLimitExceeded: You have requested more vCPU capacity than your current vCPU limit of 0 "
+        "allows for the instance bucket that the specified...; ask for more vCPUs under Service Quotas, Amazon EC2");
     tm_vms__deinit(&v);
 }
 
@@ -578,7 +662,8 @@ static void test_no_memory(void **state)
     TM_FAIL_EACH_ALLOC(live_once(&rc));
 }
 
-TM_TEST_MAIN(TM_TEST(test_remedies), TM_TEST(test_rows), TM_TEST(test_quotas), TM_TEST(test_user_data),
+TM_TEST_MAIN(TM_TEST(test_remedies), TM_TEST(test_shared_quotas), TM_TEST(test_empty_fleet),
+             TM_TEST(test_words_are_whole), TM_TEST(test_rows), TM_TEST(test_quotas), TM_TEST(test_user_data),
              TM_TEST(test_life), TM_TEST(test_bill), TM_TEST(test_refund), TM_TEST(test_refusals),
              TM_TEST(test_mismatch), TM_TEST(test_launched_and_not_yet_known), TM_TEST(test_adoption),
              TM_TEST(test_fleet), TM_TEST(test_dropped_on_its_way), TM_TEST(test_patience), TM_TEST(test_no_memory))

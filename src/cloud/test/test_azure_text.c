@@ -18,6 +18,16 @@ static json_t *load(const char *text)
     return root;
 }
 
+static void test_shared_quotas(void **state)
+{
+    (void)state;
+    static const char spot[] = "Operation results in exceeding approved LowPriorityCores quota";
+    static const struct quota_row rows[] = {
+        {"OperationNotAllowed", spot, "Standard_NC6s_v3", "", "Standard_NC4as_T4_v3", "", false, true},
+        {"OperationNotAllowed", spot, "Standard_NC6s_v3", "", "Standard_NC6s_v3", "", true, false}};
+    check_quotas(&tm_azure__rules, rows, TM_COUNT(rows));
+}
+
 static void test_remedies(void **state)
 {
     (void)state;
@@ -188,5 +198,5 @@ static void test_families(void **state)
     assert_false(tm_azure__is_family_of("cores", "Standard_NC6s_v3"));
 }
 
-TM_TEST_MAIN(TM_TEST(test_families), TM_TEST(test_remedies), TM_TEST(test_rows), TM_TEST(test_operations),
-             TM_TEST(test_refusals), TM_TEST(test_failed), TM_TEST(test_user_data))
+TM_TEST_MAIN(TM_TEST(test_families), TM_TEST(test_remedies), TM_TEST(test_shared_quotas), TM_TEST(test_rows),
+             TM_TEST(test_operations), TM_TEST(test_refusals), TM_TEST(test_failed), TM_TEST(test_user_data))

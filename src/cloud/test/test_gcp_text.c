@@ -7,6 +7,31 @@
 #include <math.h>
 #include <string.h>
 
+/* A quota is of a region, of one kind of GPU or one market where Google names it, or of all regions. */
+static void test_shared_quotas(void **state)
+{
+    (void)state;
+    enum { SPOT = false, ON_DEMAND = true };
+    static const char t4[] = "n1-standard-8+1xT4";
+    static const char v100[] = "n1-standard-8+1xV100";
+    static const char cpus[] = "Quota 'CPUS' exceeded. Limit: 8.0 in region us-central1.";
+    static const char gpus[] = "Quota 'PREEMPTIBLE_NVIDIA_T4_GPUS' exceeded. Limit: 1.0 in region us-central1.";
+    static const char all[] = "Quota 'GPUS_ALL_REGIONS' exceeded. Limit: 0.0 globally.";
+    static const char a[] = "us-central1-a";
+    static const char b[] = "us-central1-b";
+    static const char far[] = "europe-west4-a";
+    static const struct quota_row rows[] = {
+        {"QUOTA_EXCEEDED", cpus, t4, a, v100, b, SPOT, true},
+        {"QUOTA_EXCEEDED", cpus, t4, a, v100, b, ON_DEMAND, true},
+        {"QUOTA_EXCEEDED", cpus, t4, a, t4, far, SPOT, false},
+        {"QUOTA_EXCEEDED", gpus, t4, a, "n1-standard-16+1xT4", b, SPOT, true},
+        {"QUOTA_EXCEEDED", gpus, t4, a, v100, b, SPOT, false},
+        {"QUOTA_EXCEEDED", gpus, t4, a, t4, b, ON_DEMAND, false},
+        {"QUOTA_EXCEEDED", gpus, "g2-standard-4", a, "g2-standard-8", b, SPOT, true},
+        {"QUOTA_EXCEEDED", all, t4, a, v100, far, ON_DEMAND, true}};
+    check_quotas(&tm_gcp__rules, rows, TM_COUNT(rows));
+}
+
 static void test_remedies(void **state)
 {
     (void)state;
@@ -227,4 +252,4 @@ static void test_advice(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_skus), TM_TEST(test_prices), TM_TEST(test_advice), TM_TEST(test_remedies),
-             TM_TEST(test_words), TM_TEST(test_vms), TM_TEST(test_operations))
+             TM_TEST(test_shared_quotas), TM_TEST(test_words), TM_TEST(test_vms), TM_TEST(test_operations))
