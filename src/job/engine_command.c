@@ -2,6 +2,7 @@
 #include "job/job_engine_internal.h"
 #include "job/run_fingerprint.h"
 #include "job/workdir.h"
+#include "store/data_set.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -99,6 +100,15 @@ static int tell_job(struct told *told, const struct tm_job *job, struct tm_error
     return rc;
 }
 
+/* Data in a bucket is fetched before the command begins, once for all that run on this machine. */
+static int tell_data(struct told *told, struct tm_env *env, const struct tm_job *job, struct tm_error *e)
+{
+    const char *path = NULL;
+    if (job->data == NULL || !tm_data_set_is(job->data)) return 0;
+    int rc = tm_data_set_path(env, job->data, told->arena, &path, e);
+    return rc == 0 ? tell(told, "TIDEMILL_DATA", path, e) : rc;
+}
+
 /* What the engine is to say that it trains. */
 static int tell_fingerprint(struct told *told, struct tm_env *env, const struct tm_job *job, struct tm_error *e)
 {
@@ -118,6 +128,7 @@ static int tell_all(struct told *told, struct tm_env *env, const struct tm_job *
     if (told->items == NULL) return tm_error_nomem(e);
     int rc = tell_fingerprint(told, env, job, e);
     if (rc == 0) rc = tell_job(told, job, e);
+    if (rc == 0) rc = tell_data(told, env, job, e);
     for (size_t i = 0; rc == 0 && i < job->envs.count; i++) {
         const struct tm_job_pair *pair = &job->envs.items[i];
         if (env->variable(env, pair->name) == NULL && !is_told(told, pair->name))

@@ -13,8 +13,12 @@ static void region_of(const char *place, char out[64])
     (void)snprintf(out, 64, "%.*s", (int)(length < 63 ? length : 63), place);
 }
 
-static const struct tm_provider__vm_kind kind = {
-    .cloud = "azure", .scheme = "az", .type = "Standard_NC4as_T4_v3", .region_of = region_of};
+static const struct tm_provider__vm_kind kind = {.cloud = "azure",
+                                                 .scheme = "az",
+                                                 .type = "Standard_NC4as_T4_v3",
+                                                 .fetch = "az storage blob download",
+                                                 .account = "fleet.azure.identity",
+                                                 .region_of = region_of};
 
 static int settle_azure(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e)
 {

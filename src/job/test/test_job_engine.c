@@ -2,10 +2,13 @@
 #include "base/alloc.h"
 #include "base/env_virtual.h"
 #include "base/test/harness.h"
+#include "base/test/tempdir.h"
 #include "job/job_engine.h"
 #include "job/run_layouts.h"
+#include "web/test/script_server.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -157,4 +160,88 @@ static void test_command(void **state)
     });
 }
 
-TM_TEST_MAIN(TM_TEST(test_rows), TM_TEST(test_work), TM_TEST(test_command))
+/* ---- data in a bucket ---- */
+
+static char told_path[300]; /* what the command was told; "": nothing */
+
+static int start_nothing(struct tm_env *env, const struct tm_process_options *options, int *out_pid, struct tm_error *e)
+{
+    static const char name[] = "TIDEMILL_DATA=";
+    (void)env;
+    (void)e;
+    for (const char *const *at = options->variables; *at != NULL; at++)
+        if (strncmp(*at, name, strlen(name)) == 0)
+            (void)snprintf(told_path, sizeof told_path, "%s", *at + strlen(name));
+    *out_pid = 1;
+    return 0;
+}
+
+static int wait_for_nothing(struct tm_env *env, int pid, int64_t timeout_ms, int *out_status, struct tm_error *e)
+{
+    (void)env;
+    (void)pid;
+    (void)timeout_ms;
+    (void)e;
+    *out_status = 0;
+    return 0;
+}
+
+static void stay(struct tm_env *env)
+{
+    (void)env;
+}
+
+static int train_with_data(struct tm_env *env, struct tm_error *e)
+{
+    static const char text[] = "run: python train.py\nsteps: 10\nbatch: 8\ndata: s3://tide/some/words\n";
+    struct tm_job job;
+    struct tm_arena arena;
+    int status = 0;
+    tm_job_init(&job);
+    tm_arena_init(&arena, 1 << 20);
+    int rc = tm_job_parse("job.yaml", text, strlen(text), &job, e);
+    if (rc == 0) rc = tm_job_engine_of(&job)->train(env, &job, &arena, &status, e);
+    tm_arena_deinit(&arena);
+    tm_job_deinit(&job);
+    return rc;
+}
+
+#define PART "HTTP/1.1 206 x\r\nContent-Range: bytes 0-0/1\r\nContent-Length: 1\r\nConnection: close\r\n\r\nw"
+#define NONE "HTTP/1.1 404 x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+/* It is fetched, and the command is told where it lies; where it cannot be, the command is not begun. */
+static void test_data(void **state)
+{
+    (void)state;
+    static const char *const script[] = {PART, PART, NONE};
+    struct tm_env env = *tm_env_real();
+    struct tm_error e = {.text = ""};
+    struct tm_tempdir dir;
+    struct server s;
+    struct tm_text text;
+    char endpoint[TM_ADDRESS_MAX + 16];
+    env.process_start_with = start_nothing;
+    env.process_wait = wait_for_nothing;
+    env.process_end_together = stay;
+    tm_tempdir_make(&dir);
+    start(&s, script, TM_COUNT(script));
+    (void)snprintf(endpoint, sizeof endpoint, "http://%s", s.address);
+    (void)setenv("XDG_CACHE_HOME", dir.path, 1);
+    (void)setenv("AWS_ENDPOINT_URL", endpoint, 1);
+    (void)setenv("AWS_REGION", "us-east-1", 1);
+    (void)setenv("AWS_ACCESS_KEY_ID", "AKIA", 1);
+    (void)setenv("AWS_SECRET_ACCESS_KEY", "hush", 1);
+    assert_row(train_with_data(&env, &e) == 0, "%s", e.text);
+    tm_text_init(&text, 100);
+    assert_int_equal(env.file_read(&env, told_path, &text, &e), 0);
+    assert_string_equal(tm_text_string(&text), "w");
+    tm_text_deinit(&text);
+    told_path[0] = '\0';
+    assert_int_equal(train_with_data(&env, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "data: s3://tide/some/words: there is no such object");
+    assert_string_equal(told_path, "");
+    stop(&s);
+    tm_tempdir_remove(&dir);
+}
+
+TM_TEST_MAIN(TM_TEST(test_rows), TM_TEST(test_work), TM_TEST(test_command), TM_TEST(test_data))
