@@ -215,3 +215,14 @@ int tm_aws_cloud_create(struct tm_env *env, const struct tm_aws_options *options
     *out = &c->shared.cloud;
     return 0;
 }
+
+int tm_aws_cloud_origin(struct tm_env *env, const char *region, char out[TM_VM_ORIGIN_MAX], struct tm_error *e)
+{
+    struct tm_aws *aws = NULL;
+    char origin[TM_AWS_ORIGIN_MAX] = "";
+    int rc = tm_aws_create(env, region, &aws, e);
+    if (rc == 0) rc = tm_aws_origin(aws, "ec2", origin, e);
+    tm_aws_destroy(aws);
+    if (rc == 0) (void)snprintf(out, TM_VM_ORIGIN_MAX, "%s", origin);
+    return rc;
+}

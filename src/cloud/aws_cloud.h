@@ -28,4 +28,7 @@ struct tm_aws_options {
 int tm_aws_cloud_create(struct tm_env *env, const struct tm_aws_options *options, struct tm_cloud **out,
                         struct tm_error *e);
 
+/* Where EC2 is asked; `region` NULL: as set for AWS's own tools. Asks nobody. */
+int tm_aws_cloud_origin(struct tm_env *env, const char *region, char out[TM_VM_ORIGIN_MAX], struct tm_error *e);
+
 #endif

@@ -523,3 +523,13 @@ int tm_azure_cloud_create(struct tm_env *env, const struct tm_azure_options *opt
     *out = &c->base.cloud;
     return 0;
 }
+
+int tm_azure_cloud_origin(struct tm_env *env, const char *region, char out[TM_VM_ORIGIN_MAX], struct tm_error *e)
+{
+    struct tm_arm *arm = NULL;
+    (void)region;
+    int rc = tm_arm_create(env, &arm, e);
+    if (rc == 0) (void)snprintf(out, TM_VM_ORIGIN_MAX, "%s", tm_arm_endpoint(arm));
+    tm_arm_destroy(arm);
+    return rc;
+}

@@ -34,4 +34,7 @@ struct tm_azure_options {
 int tm_azure_cloud_create(struct tm_env *env, const struct tm_azure_options *options, struct tm_cloud **out,
                           struct tm_error *e);
 
+/* Where Azure's Resource Manager is asked, whatever the region. Asks nobody. */
+int tm_azure_cloud_origin(struct tm_env *env, const char *region, char out[TM_VM_ORIGIN_MAX], struct tm_error *e);
+
 #endif

@@ -345,3 +345,13 @@ int tm_gcp_cloud_create(struct tm_env *env, const struct tm_gcp_options *options
     *out = &c->shared.cloud;
     return 0;
 }
+
+int tm_gcp_cloud_origin(struct tm_env *env, const char *region, char out[TM_VM_ORIGIN_MAX], struct tm_error *e)
+{
+    struct tm_gcp *gcp = NULL;
+    (void)region;
+    int rc = tm_gcp_create(env, &gcp, e);
+    if (rc == 0) (void)snprintf(out, TM_VM_ORIGIN_MAX, "%s", tm_gcp_base(gcp, TM_GCP_COMPUTE));
+    tm_gcp_destroy(gcp);
+    return rc;
+}

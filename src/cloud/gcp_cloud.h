@@ -30,4 +30,7 @@ struct tm_gcp_options {
 int tm_gcp_cloud_create(struct tm_env *env, const struct tm_gcp_options *options, struct tm_cloud **out,
                         struct tm_error *e);
 
+/* Where Compute Engine is asked, whatever the region. Asks nobody. */
+int tm_gcp_cloud_origin(struct tm_env *env, const char *region, char out[TM_VM_ORIGIN_MAX], struct tm_error *e);
+
 #endif

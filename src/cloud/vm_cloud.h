@@ -91,6 +91,8 @@ int tm_vm_cloud__open(struct tm_vm_cloud *c, struct tm_error *e);
 /* Frees what the two made, for a driver that could not prepare itself. */
 void tm_vm_cloud__deinit(struct tm_vm_cloud *c);
 
+enum { TM_VM_ORIGIN_MAX = 512 }; /* of a cloud's API: "https://HOST" */
+
 /* ---- for drivers ---- */
 
 int64_t tm_vm_cloud__now_ms(const struct tm_vm_cloud *c); /* as vms.h counts */

@@ -20,12 +20,12 @@ static const struct tm_provider__vm_kind kind = {.cloud = "aws",
                                                  .type = "g5.xlarge",
                                                  .fetch = "aws s3 cp",
                                                  .account = "fleet.aws.instance_profile",
-                                                 .region_of = region_of};
+                                                 .region_of = region_of,
+                                                 .origin = tm_aws_cloud_origin};
 
 static int settle_aws(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e)
 {
-    (void)env;
-    return tm_provider_vms__settle(&kind, settings, place, e);
+    return tm_provider_vms__settle(&kind, env, settings, place, e);
 }
 
 static int check_aws(const struct tm_run_settings *settings, const char *place, struct tm_error *e)

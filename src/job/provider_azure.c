@@ -18,12 +18,12 @@ static const struct tm_provider__vm_kind kind = {.cloud = "azure",
                                                  .type = "Standard_NC4as_T4_v3",
                                                  .fetch = "az storage blob download",
                                                  .account = "fleet.azure.identity",
-                                                 .region_of = region_of};
+                                                 .region_of = region_of,
+                                                 .origin = tm_azure_cloud_origin};
 
 static int settle_azure(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e)
 {
-    (void)env;
-    return tm_provider_vms__settle(&kind, settings, place, e);
+    return tm_provider_vms__settle(&kind, env, settings, place, e);
 }
 
 static int check_azure(const struct tm_run_settings *settings, const char *place, struct tm_error *e)

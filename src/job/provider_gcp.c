@@ -18,12 +18,12 @@ static const struct tm_provider__vm_kind kind = {.cloud = "gcp",
                                                  .type = "g2-standard-4",
                                                  .fetch = "gcloud storage cp",
                                                  .account = "fleet.gcp.service_account",
-                                                 .region_of = region_of};
+                                                 .region_of = region_of,
+                                                 .origin = tm_gcp_cloud_origin};
 
 static int settle_gcp(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e)
 {
-    (void)env;
-    return tm_provider_vms__settle(&kind, settings, place, e);
+    return tm_provider_vms__settle(&kind, env, settings, place, e);
 }
 
 static int check_gcp(const struct tm_run_settings *settings, const char *place, struct tm_error *e)

@@ -1,5 +1,6 @@
 #include "job/provider_vms.h"
 
+#include "base/address.h"
 #include "base/log.h"
 #include "run/state_folder.h"
 #include "store/copy_store.h"
@@ -9,6 +10,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { ROUTE_MS = 5000 };
 
 /* ---- before anything is rented ---- */
 
@@ -75,8 +78,67 @@ int tm_provider_vms__region(const struct tm_provider__vm_kind *kind, const struc
     return 0;
 }
 
-int tm_provider_vms__settle(const struct tm_provider__vm_kind *kind, const struct tm_run_settings *settings,
-                            const char *place, struct tm_error *e)
+/* "HOST:PORT" of "https://HOST/...". */
+static void take_address(const char *origin, char out[TM_ADDRESS_MAX])
+{
+    const char *host = strstr(origin, "://");
+    char given[TM_ADDRESS_MAX];
+    host = host != NULL ? host + 3 : origin;
+    (void)snprintf(given, sizeof given, "%.*s", (int)strcspn(host, "/"), host);
+    tm_address_of_host(given, strncmp(origin, "http://", 7) == 0 ? "80" : "443", out);
+}
+
+/* This machine's address on its way there, by a connection that is made and closed; "": there is none. */
+static void ask_route(struct tm_env *env, const char *origin, char out[TM_ADDRESS_MAX])
+{
+    char address[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    int handle = -1;
+    out[0] = '\0';
+    take_address(origin, address);
+    if (env->net_connect(env, address, &handle, NULL) != 0) return;
+    bool made = env->net_wait_send(env, handle, ROUTE_MS, NULL) == 0 &&
+                env->net_own_address(env, handle, address, NULL) == 0 && !tm_address_is_loopback(address);
+    env->net_close(env, handle);
+    if (!made || tm_address_split(address, out, port, NULL) != 0) out[0] = '\0';
+}
+
+/* 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10. */
+static bool is_private(const char *host)
+{
+    int a = 0, b = 0;
+    if (sscanf(host, "%d.%d.", &a, &b) != 2) return false;
+    return a == 10 || (a == 172 && b >= 16 && b < 32) || (a == 192 && b == 168) || (a == 100 && b >= 64 && b < 128);
+}
+
+#define SAY_OTHER                                                                                                      \
+    "give --advertise ADDRESS, and --listen 0.0.0.0:PORT for ports that its firewall lets in (PORT and PORT + 1)"
+
+/* Where VMs reach this machine. */
+static int find_own(const struct tm_provider__vm_kind *kind, struct tm_env *env, struct tm_run_settings *settings,
+                    const char *region, struct tm_error *e)
+{
+    char origin[TM_VM_ORIGIN_MAX];
+    char own[TM_ADDRESS_MAX] = "";
+    char host[TM_ADDRESS_MAX] = "";
+    char port[TM_PORT_MAX];
+    if (settings->advertise != NULL) return 0;
+    if (settings->listen != NULL) tm_address_of_host(settings->listen, "0", own);
+    if (settings->listen != NULL && (tm_address_split(own, host, port, NULL) != 0 || !tm_host_is_any(host))) return 0;
+    own[0] = '\0';
+    if (kind->origin(env, region[0] != '\0' ? region : NULL, origin, NULL) == 0) ask_route(env, origin, own);
+    if (own[0] == '\0') return tm_error_set(e, TM_EUSAGE, "where do VMs reach this machine? " SAY_OTHER);
+    settings->advertise = tm_arena_strdup(&settings->job.arena, own);
+    if (settings->advertise == NULL) return tm_error_nomem(e);
+    bool close = is_private(own);
+    tm_log(close ? TM_LOG_WARN : TM_LOG_INFO,
+           "VMs are told to reach this machine at %s, as it reaches %s%s; if they cannot, " SAY_OTHER, own, origin,
+           close ? ": a private address, for VMs of the same network only" : "");
+    return 0;
+}
+
+int tm_provider_vms__settle(const struct tm_provider__vm_kind *kind, struct tm_env *env,
+                            struct tm_run_settings *settings, const char *place, struct tm_error *e)
 {
     const struct tm_job *job = &settings->job;
     const struct tm_job_fleet *fleet = &job->fleet;
@@ -96,11 +158,8 @@ int tm_provider_vms__settle(const struct tm_provider__vm_kind *kind, const struc
     if (fleet->pools.count == 0 && fleet->limit == 0)
         return tm_error_set(e, TM_EINPUT, "%s: fleet.limit: how many instances at most? write for example limit: 4",
                             place);
-    if (settings->advertise == NULL && (settings->listen == NULL || strncmp(settings->listen, "0.0.0.0", 7) == 0))
-        return tm_error_set(e, TM_EUSAGE,
-                            "where do VMs reach this machine? give --advertise ADDRESS, and --listen 0.0.0.0:PORT for "
-                            "ports that its firewall lets in (PORT and PORT + 1)");
-    return tm_provider_vms__region(kind, fleet, place, region, e);
+    int rc = tm_provider_vms__region(kind, fleet, place, region, e);
+    return rc == 0 ? find_own(kind, env, settings, region, e) : rc;
 }
 
 int tm_provider_vms__check(const struct tm_provider__vm_kind *kind, const struct tm_run_settings *settings,

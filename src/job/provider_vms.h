@@ -18,6 +18,8 @@ struct tm_provider__vm_kind {
     const char *account; /* the key of the fleet by which it may */
     /* The region of a zone's name; "" where it does not say. */
     void (*region_of)(const char *zone, char out[64]);
+    /* Where its API is; `region` NULL: as set. */
+    int (*origin)(struct tm_env *env, const char *region, char out[TM_VM_ORIGIN_MAX], struct tm_error *e);
 };
 
 /* What was said of VMs under fleet: 0 is the usual. */
@@ -45,8 +47,10 @@ void tm_provider_vms__owner(struct tm_env *env, char out[TM_PROVIDER_OWNER_MAX])
 /* Where all its pools are; "": they do not say. */
 int tm_provider_vms__region(const struct tm_provider__vm_kind *kind, const struct tm_job_fleet *fleet,
                             const char *place, char out[64], struct tm_error *e);
-int tm_provider_vms__settle(const struct tm_provider__vm_kind *kind, const struct tm_run_settings *settings,
-                            const char *place, struct tm_error *e);
+/* What it must know before anything is rented; where VMs reach this machine, unless somebody says, is the address that
+ * it has on its way to the cloud. Waits for that. */
+int tm_provider_vms__settle(const struct tm_provider__vm_kind *kind, struct tm_env *env,
+                            struct tm_run_settings *settings, const char *place, struct tm_error *e);
 int tm_provider_vms__check(const struct tm_provider__vm_kind *kind, const struct tm_run_settings *settings,
                            const char *place, struct tm_error *e);
 int tm_provider_vms__fill(const struct tm_provider__vm_kind *kind, struct tm_env *env,

@@ -102,6 +102,16 @@ static int find_place(struct tm_aws_request *r, char origin[ENDPOINT_MAX + 16], 
     return 0;
 }
 
+int tm_aws_origin(struct tm_aws *aws, const char *service, char out[TM_AWS_ORIGIN_MAX], struct tm_error *e)
+{
+    struct tm_aws_request request = {.aws = aws, .service = service};
+    char origin[ENDPOINT_MAX + 16];
+    bool in_path = false;
+    int rc = find_place(&request, origin, &in_path, e);
+    if (rc == 0) (void)snprintf(out, TM_AWS_ORIGIN_MAX, "%.*s", TM_AWS_ORIGIN_MAX - 1, origin);
+    return rc;
+}
+
 /* ---- requests ---- */
 
 static int make_path(const struct tm_aws_request *r, bool bucket_in_path, struct tm_text *out, struct tm_error *e)

@@ -17,6 +17,10 @@ int tm_aws_create(struct tm_env *env, const char *region, struct tm_aws **out, s
 void tm_aws_destroy(struct tm_aws *aws);
 const char *tm_aws_region(const struct tm_aws *aws); /* borrowed */
 
+enum { TM_AWS_ORIGIN_MAX = 272 };
+/* Where a service of the region is asked: "https://HOST". */
+int tm_aws_origin(struct tm_aws *aws, const char *service, char out[TM_AWS_ORIGIN_MAX], struct tm_error *e);
+
 /* One request; the caller's, and as it is until the call has ended. */
 struct tm_aws_request {
     struct tm_aws *aws;

@@ -2,10 +2,10 @@
 #include "base/alloc.h"
 #include "base/env_virtual.h"
 #include "base/test/harness.h"
+#include "base/test/script_server.h"
 #include "base/test/tempdir.h"
 #include "job/job_engine.h"
 #include "job/run_layouts.h"
-#include "web/test/script_server.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -192,6 +192,111 @@ static void test_listens_on_both_families(void **state)
     env->net_close(env, handle);
 }
 
+/* VMs have none of the user's credentials: a command's data in a bucket is refused, with what to do. */
+static void test_data_of_commands(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *words; /* words NULL: it is good */
+    } rows[] = {{"cloud: aws\nrun: x\nsetup: y\ndata: s3://tide/words\n", "fleet.aws.instance_profile"},
+                {"cloud: gcp\nrun: x\nsetup: y\ndata: gs://tide/words\n", "fleet.gcp.service_account"},
+                {"cloud: azure\nrun: x\nsetup: y\ndata: az://tide/words\n", "fleet.azure.identity"},
+                {"cloud: aws\nrun: x\nsetup: y\n", NULL},
+                {"cloud: local\nrun: x\ndata: s3://tide/words\n", NULL}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_run_settings settings;
+        struct tm_error e = {.text = ""};
+        tm_run_settings_init(&settings);
+        assert_int_equal(tm_job_parse("a.yaml", rows[i].text, strlen(rows[i].text), &settings.job, &e), 0);
+        int rc = tm_provider_check(&settings, "a.yaml", &e);
+        assert_row(rc == (rows[i].words == NULL ? 0 : -(int)TM_EINPUT), "%s: %s", rows[i].text, e.text);
+        bool told = rc == 0 || (strstr(e.text, "a.yaml: data: ") != NULL && strstr(e.text, rows[i].words) != NULL);
+        assert_row(told, "%s", e.text);
+        tm_run_settings_deinit(&settings);
+    }
+}
+
+/* A machine that reaches EC2 by one address. */
+static const char *route_own; /* NULL: it does not */
+
+static const char *route_variable(struct tm_env *env, const char *name)
+{
+    (void)env;
+    return strcmp(name, "AWS_REGION") == 0 ? "us-west-2" : NULL;
+}
+
+static int route_connect(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e)
+{
+    (void)env;
+    assert_string_equal(address, "ec2.us-west-2.amazonaws.com:443");
+    if (route_own == NULL) return tm_error_set(e, TM_EPEER, "no route");
+    *out_handle = 99;
+    return 0;
+}
+
+static int route_wait(struct tm_env *env, int handle, int64_t timeout_ms, struct tm_error *e)
+{
+    (void)env;
+    (void)timeout_ms;
+    (void)e;
+    assert_int_equal(handle, 99);
+    return 0;
+}
+
+static int route_address(struct tm_env *env, int handle, char out[TM_ADDRESS_MAX], struct tm_error *e)
+{
+    (void)env;
+    (void)handle;
+    (void)e;
+    (void)snprintf(out, TM_ADDRESS_MAX, "%s", route_own);
+    return 0;
+}
+
+static void route_close(struct tm_env *env, int handle)
+{
+    (void)env;
+    assert_int_equal(handle, 99);
+}
+
+/* Where VMs reach this machine: as somebody says; else by the address that it has on its way to the cloud, which must
+ * be one that others reach. */
+static void test_own_address_for_vms(void **state)
+{
+    (void)state;
+    static const char text[] = "cloud: aws\ncopies: s3://tide/one\nfleet: {instance: g5.xlarge, limit: 2}\n";
+    static const struct {
+        const char *listen, *advertise, *want; /* want NULL: refused; "": nothing is told */
+        const char *own;                       /* what the route to the cloud says */
+    } rows[] = {{NULL, NULL, "203.0.113.7", "203.0.113.7:4711"},
+                {"0.0.0.0:7000", NULL, "10.1.2.3", "10.1.2.3:4711"},
+                {"[::]:7000", NULL, "2001:db8::7", "[2001:db8::7]:4711"},
+                {NULL, NULL, NULL, "127.0.0.1:4711"},
+                {NULL, "198.51.100.1", "198.51.100.1", "203.0.113.7:4711"},
+                {"198.51.100.1:7000", NULL, "", "203.0.113.7:4711"},
+                {NULL, NULL, NULL, NULL}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_run_settings settings;
+        struct tm_error e = {.text = ""};
+        struct tm_env env = *tm_env_real();
+        route_own = rows[i].own;
+        env.variable = route_variable;
+        env.net_connect = route_connect;
+        env.net_wait_send = route_wait;
+        env.net_own_address = route_address;
+        env.net_close = route_close;
+        tm_run_settings_init(&settings);
+        assert_int_equal(tm_job_parse("a.yaml", text, strlen(text), &settings.job, &e), 0);
+        settings.listen = rows[i].listen;
+        settings.advertise = rows[i].advertise;
+        int rc = tm_provider_settle(&env, &settings, "a.yaml", &e);
+        assert_row(rc == (rows[i].want == NULL ? -(int)TM_EUSAGE : 0), "row %zu: %s", i, e.text);
+        if (rc != 0) assert_error_has(e, "where do VMs reach this machine? give --advertise ADDRESS");
+        const char *got = settings.advertise != NULL ? settings.advertise : "";
+        if (rc == 0) assert_row(strcmp(got, rows[i].want) == 0, "row %zu: %s", i, got);
+        tm_run_settings_deinit(&settings);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +308,8 @@ int main(void)
         cmocka_unit_test(test_partitions_mean_slurm),
         cmocka_unit_test(test_listens_on_both_families),
         cmocka_unit_test(test_options_of_sbatch),
+        cmocka_unit_test(test_data_of_commands),
+        cmocka_unit_test(test_own_address_for_vms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

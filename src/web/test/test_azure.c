@@ -1,8 +1,8 @@
 /* Azure's settings, what is signed, and tokens; tests/clouds/run has the whole way, against Microsoft's own emulator.
  */
+#include "base/test/script_server.h"
 #include "web/azure.h"
 #include "web/azure_identity.h"
-#include "web/test/script_server.h"
 
 #include <stdlib.h>
 

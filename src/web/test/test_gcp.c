@@ -1,9 +1,9 @@
 /* Google's credentials, in the order of its own tools; tokens; what a refusal says. tests/gcp/run has the whole way,
  * against a fake that checks tokens and signatures with Google's own library. */
+#include "base/test/script_server.h"
 #include "base/test/tempdir.h"
 #include "web/gcp.h"
 #include "web/gcp_account.h"
-#include "web/test/script_server.h"
 
 #include <stdlib.h>
 

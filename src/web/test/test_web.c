@@ -1,5 +1,6 @@
 /* Requests against a server of our own that answers each connection with the next line of a script. */
-#include "web/test/script_server.h"
+#include "base/test/script_server.h"
+#include "web/web.h"
 
 static int prepare(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e)
 {

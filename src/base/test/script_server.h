@@ -1,13 +1,14 @@
 /* A server of our own that answers each connection with the next line of a script. */
-#ifndef TM_WEB_TEST_SCRIPT_SERVER_H
-#define TM_WEB_TEST_SCRIPT_SERVER_H
+#ifndef TM_BASE_TEST_SCRIPT_SERVER_H
+#define TM_BASE_TEST_SCRIPT_SERVER_H
 
+#include "base/env.h"
 #include "base/test/harness.h"
-#include "web/web.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SCRIPT_MAX = 16 };
