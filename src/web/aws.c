@@ -12,12 +12,14 @@
 #include <string.h>
 #include <strings.h>
 
-enum { ENDPOINT_MAX = 512 };
+enum { ENDPOINT_MAX = 512, SERVICES = 4 };
 
 struct tm_aws {
     struct tm_env *env;
     char region[64];
-    char endpoint_all[ENDPOINT_MAX]; /* of the profile; "": none */
+    bool own_endpoints;                     /* what is set of endpoints is passed over */
+    char endpoint_all[ENDPOINT_MAX];        /* of the profile; "": none */
+    char endpoints[SERVICES][ENDPOINT_MAX]; /* of the profile's `services` */
     struct tm_aws_credentials *credentials;
     _Atomic int64_t ahead_ms; /* of the services' clock before ours */
 };
@@ -58,16 +60,22 @@ static int find_region(struct tm_env *env, const char *given, char out[64], stru
     return 0;
 }
 
-/* The endpoint that was set for a service; NULL: AWS's own. */
+/* Those that are asked, as AWS's tools write them. */
+static const char *const service_names[SERVICES] = {"ec2", "s3", "sts", "service_quotas"};
+
+/* The endpoint that was set for a service, in the order of AWS's tools; NULL: AWS's own. */
 static const char *find_endpoint(const struct tm_aws *aws, const char *service)
 {
     char name[64];
+    if (aws->own_endpoints) return NULL;
     if (strcmp(service, "servicequotas") == 0) service = "service_quotas"; /* AWS's tools write its two words apart */
     (void)snprintf(name, sizeof name, "AWS_ENDPOINT_URL_%s", service);
     for (char *at = name; *at != '\0'; at++)
         if (*at >= 'a' && *at <= 'z') *at = (char)(*at - 'a' + 'A');
     const char *found = set_variable(aws->env, name);
     if (found == NULL) found = set_variable(aws->env, "AWS_ENDPOINT_URL");
+    for (int i = 0; found == NULL && i < SERVICES; i++)
+        if (strcmp(service_names[i], service) == 0 && aws->endpoints[i][0] != '\0') found = aws->endpoints[i];
     if (found == NULL && aws->endpoint_all[0] != '\0') found = aws->endpoint_all;
     return found;
 }
@@ -258,6 +266,19 @@ int tm_aws_refusal(const struct tm_web_answer *answer, struct tm_aws_refusal *ou
 
 /* ---- the account ---- */
 
+static int read_endpoints(struct tm_aws *aws, struct tm_error *e)
+{
+    char of_profile[16];
+    const char *said = set_variable(aws->env, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+    int rc = tm_aws_profile__setting(aws->env, "ignore_configured_endpoint_urls", of_profile, sizeof of_profile, e);
+    if (said == NULL) said = of_profile;
+    aws->own_endpoints = strcasecmp(said, "true") == 0;
+    if (rc == 0) rc = tm_aws_profile__setting(aws->env, "endpoint_url", aws->endpoint_all, ENDPOINT_MAX, e);
+    for (int i = 0; rc == 0 && i < SERVICES; i++)
+        rc = tm_aws_profile__endpoint(aws->env, service_names[i], aws->endpoints[i], ENDPOINT_MAX, e);
+    return rc;
+}
+
 int tm_aws_create(struct tm_env *env, const char *region, struct tm_aws **out, struct tm_error *e)
 {
     assert(env != NULL);
@@ -265,7 +286,7 @@ int tm_aws_create(struct tm_env *env, const char *region, struct tm_aws **out, s
     if (aws == NULL) return tm_error_nomem(e);
     aws->env = env;
     int rc = find_region(env, region, aws->region, e);
-    if (rc == 0) rc = tm_aws_profile__setting(env, "endpoint_url", aws->endpoint_all, sizeof aws->endpoint_all, e);
+    if (rc == 0) rc = read_endpoints(aws, e);
     if (rc == 0) rc = tm_aws_credentials__create(env, &aws->credentials, e);
     if (rc != 0) {
         tm_aws_destroy(aws);

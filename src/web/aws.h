@@ -1,7 +1,7 @@
 /* AWS as one account and region: where its services are, as whom we ask, and requests that are signed anew for each
  * try. Settings are those of AWS's own tools: AWS_REGION (AWS_DEFAULT_REGION, the profile's region), AWS_ENDPOINT_URL
- * and its forms for a service (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL_EC2; endpoint_url of the profile), credentials as
- * of aws_credentials.h.
+ * and its forms for a service (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL_EC2; the profile's `services` section and
+ * endpoint_url; none of them with AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true), credentials as of aws_credentials.h.
  *
  * Clocks that differ from the service's are corrected by its own; credentials that have ended are asked for anew. */
 #ifndef TM_WEB_AWS_H

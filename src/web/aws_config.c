@@ -64,10 +64,14 @@ static bool is_key(struct line line, const char *key, struct line *value)
     return true;
 }
 
-static bool search(const char *text, size_t length, const char *section, const char *key, struct line *value)
+/* A key of the section, or, where one is `above` it, of those that stand below that. */
+static bool search(const char *text, size_t length, const char *section, const char *above, const char *key,
+                   struct line *value)
 {
     const char *end = text + length;
+    struct line none;
     bool inside = false;
+    bool below = false; /* the last line that was not indented is `above` */
     bool found = false;
     for (const char *at = text; at < end;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
@@ -76,10 +80,13 @@ static bool search(const char *text, size_t length, const char *section, const c
         if (line.at < line.end && (*line.at == '#' || *line.at == ';')) continue;
         if (opens(line, section, &inside)) {
             found = found || (key == NULL && inside);
+            below = false;
             continue;
         }
         bool indented = line.at < line.end && is_space(*line.at);
-        if (inside && !indented && key != NULL && is_key(line, key, value)) found = true;
+        if (above != NULL && !indented && line.at < line.end) below = inside && is_key(line, above, &none);
+        bool here = above != NULL ? below && indented : inside && !indented;
+        if (here && key != NULL && is_key(line, key, value)) found = true;
     }
     return found;
 }
@@ -88,7 +95,17 @@ bool tm_aws_config__find(const char *text, size_t length, const char *section, c
                          size_t *out_length)
 {
     struct line value = {NULL, NULL};
-    if (length == 0 || !search(text, length, section, key, &value) || value.at == value.end) return false;
+    if (length == 0 || !search(text, length, section, NULL, key, &value) || value.at == value.end) return false;
+    *out = value.at;
+    *out_length = (size_t)(value.end - value.at);
+    return true;
+}
+
+bool tm_aws_config__find_below(const char *text, size_t length, const char *section, const char *above, const char *key,
+                               const char **out, size_t *out_length)
+{
+    struct line value = {NULL, NULL};
+    if (length == 0 || !search(text, length, section, above, key, &value) || value.at == value.end) return false;
     *out = value.at;
     *out_length = (size_t)(value.end - value.at);
     return true;
@@ -96,5 +113,5 @@ bool tm_aws_config__find(const char *text, size_t length, const char *section, c
 
 bool tm_aws_config__has(const char *text, size_t length, const char *section)
 {
-    return length > 0 && search(text, length, section, NULL, NULL);
+    return length > 0 && search(text, length, section, NULL, NULL, NULL);
 }

@@ -36,6 +36,8 @@ void tm_aws_keys__clear(struct tm_aws_keys *keys);
 int tm_aws_keys__read(const char *from, const char *text, size_t length, struct tm_aws_keys *out, struct tm_error *e);
 /* A setting of the profile: of the config file, "" where there is none. */
 int tm_aws_profile__setting(struct tm_env *env, const char *key, char *out, size_t room, struct tm_error *e);
+/* endpoint_url of a service ("ec2") in the section that the profile names as its `services`; "" where there is none. */
+int tm_aws_profile__endpoint(struct tm_env *env, const char *service, char *out, size_t room, struct tm_error *e);
 /* Each -TM_ENOTFOUND where it has none. */
 int tm_aws_keys__of_profile(struct tm_env *env, struct tm_aws_keys *out, char source[256], struct tm_error *e);
 int tm_aws_keys__of_container(struct tm_env *env, struct tm_aws_keys *out, struct tm_error *e);

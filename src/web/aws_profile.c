@@ -84,6 +84,26 @@ int tm_aws_profile__setting(struct tm_env *env, const char *key, char *out, size
     return rc;
 }
 
+int tm_aws_profile__endpoint(struct tm_env *env, const char *service, char *out, size_t room, struct tm_error *e)
+{
+    struct files f;
+    char name[256];
+    char section[300];
+    const char *value = NULL;
+    size_t length = 0;
+    int rc = open_files(env, &f, e);
+    out[0] = '\0';
+    if (rc == 0 && get(&f.config, f.section, "services", name, sizeof name)) {
+        (void)snprintf(section, sizeof section, "services %s", name);
+        if (tm_aws_config__find_below(f.config.data, f.config.length, section, service, "endpoint_url", &value,
+                                      &length) &&
+            length < room)
+            (void)snprintf(out, room, "%.*s", (int)length, value);
+    }
+    close_files(&f);
+    return rc;
+}
+
 /* ---- keys ---- */
 
 static bool keys_of(const struct tm_text *file, const char *section, struct tm_aws_keys *out)

@@ -55,6 +55,46 @@ static struct tm_env *world(void)
     return env;
 }
 
+/* Where services are asked, in the order of AWS's own tools. */
+static void test_endpoints(void **state)
+{
+    (void)state;
+    static const char text[] = "[default]\nregion = us-east-1\nservices = here\nendpoint_url = http://all\n"
+                               "[services other]\nec2 =\n  endpoint_url = http://no\n"
+                               "[services here]\ns3 =\n  # a comment\n  addressing_style = path\n\n"
+                               "  endpoint_url = http://mine\nservice_quotas =\n  endpoint_url = http://quotas\nec2 =\n"
+                               "endpoint_url = http://not-below\n"
+                               "[profile bare]\nregion = us-east-1\nignore_configured_endpoint_urls = true\n"
+                               "endpoint_url = http://all\n";
+    static const struct {
+        const char *profile, *name, *value; /* a variable; NULL: none */
+        const char *service, *want;
+    } rows[] = {{NULL, NULL, NULL, "s3", "http://mine"},
+                {NULL, NULL, NULL, "servicequotas", "http://quotas"},
+                {NULL, NULL, NULL, "ec2", "http://all"},
+                {NULL, "AWS_ENDPOINT_URL", "http://env", "s3", "http://env"},
+                {NULL, "AWS_ENDPOINT_URL_S3", "http://env-s3", "s3", "http://env-s3"},
+                {NULL, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true", "s3", "https://s3.us-east-1.amazonaws.com"},
+                {NULL, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "false", "s3", "http://mine"},
+                {"bare", "AWS_ENDPOINT_URL", "http://env", "ec2", "https://ec2.us-east-1.amazonaws.com"},
+                {"bare", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "false", "ec2", "http://all"}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_env *env = world();
+        struct tm_aws *aws = NULL;
+        struct tm_error e = {.text = ""};
+        char origin[TM_AWS_ORIGIN_MAX] = "";
+        assert_int_equal(env->file_write(env, "/home/u/.aws/config", text, sizeof text - 1, NULL), 0);
+        if (rows[i].profile != NULL)
+            assert_int_equal(tm_env_virtual_set_variable(env, "AWS_PROFILE", rows[i].profile), 0);
+        if (rows[i].name != NULL) assert_int_equal(tm_env_virtual_set_variable(env, rows[i].name, rows[i].value), 0);
+        assert_row(tm_aws_create(env, NULL, &aws, &e) == 0, "row %zu: %s", i, e.text);
+        assert_row(tm_aws_origin(aws, rows[i].service, origin, &e) == 0, "row %zu: %s", i, e.text);
+        assert_row(strcmp(origin, rows[i].want) == 0, "row %zu: %s", i, origin);
+        tm_aws_destroy(aws);
+        tm_env_virtual_destroy(env);
+    }
+}
+
 static void test_chain(void **state)
 {
     (void)state;
@@ -298,5 +338,5 @@ static void test_memory(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_config), TM_TEST(test_chain), TM_TEST(test_region), TM_TEST(test_json), TM_TEST(test_process),
-             TM_TEST(test_short_sessions), TM_TEST(test_memory))
+TM_TEST_MAIN(TM_TEST(test_config), TM_TEST(test_endpoints), TM_TEST(test_chain), TM_TEST(test_region),
+             TM_TEST(test_json), TM_TEST(test_process), TM_TEST(test_short_sessions), TM_TEST(test_memory))
