@@ -109,7 +109,7 @@ static void put_machine(struct tm_aws__cloud *c, const char *stem, struct tm_ec2
                 {"MetadataOptions.HttpPutResponseHopLimit", "1"},
                 {"SecurityGroupId.1", c->group[0] != '\0' ? c->group : NULL},
                 {"IamInstanceProfile.Name", o->profile},
-                {"BlockDeviceMapping.1.DeviceName", o->disk_gb > 0 ? "/dev/sda1" : NULL},
+                {"BlockDeviceMapping.1.DeviceName", o->disk_gb > 0 ? c->root_device : NULL},
                 {"BlockDeviceMapping.1.Ebs.VolumeSize", o->disk_gb > 0 ? size : NULL},
                 {"BlockDeviceMapping.1.Ebs.VolumeType", o->disk_gb > 0 ? "gp3" : NULL},
                 {"BlockDeviceMapping.1.Ebs.DeleteOnTermination", o->disk_gb > 0 ? "true" : NULL}};
@@ -261,32 +261,26 @@ void tm_aws__make_prices(struct tm_aws__cloud *c, int64_t from_ms, const char *n
 
 /* ---- before anything is rented ---- */
 
+/* Where none is said, the newest of Amazon's; where one is, it is looked at if its disk is to have another size. */
 static int find_image(struct tm_aws__cloud *c, struct tm_error *e)
 {
     struct tm_ec2_call call;
     struct tm_arena arena;
     struct tm_xml *root = NULL;
     char code[128];
-    const char *newest = "";
-    if (c->options.image != NULL) {
-        (void)snprintf(c->image, sizeof c->image, "%s", c->options.image);
-        return 0;
-    }
+    const char *said = c->options.image;
+    if (said != NULL) (void)snprintf(c->image, sizeof c->image, "%s", said);
+    if (said != NULL && c->options.disk_gb <= 0) return 0;
     tm_ec2__init(&call, c->aws, NULL, "DescribeImages");
-    tm_ec2__put(&call, "Owner.1", "amazon");
-    tm_ec2__put(&call, "Filter.1.Name", "name");
-    tm_ec2__put(&call, "Filter.1.Value.1", TM_AWS_IMAGE_NAME);
+    if (said != NULL) tm_ec2__put(&call, "ImageId.1", said);
+    if (said == NULL) tm_ec2__put(&call, "Owner.1", "amazon");
+    if (said == NULL) tm_ec2__put(&call, "Filter.1.Name", "name");
+    if (said == NULL) tm_ec2__put(&call, "Filter.1.Value.1", TM_AWS_IMAGE_NAME);
     tm_arena_init(&arena, ARENA_MAX);
     int rc = tm_ec2__ask(&call, c->shared.web, &arena, &root, code, e);
-    const struct tm_xml *one = rc == 0 ? tm_xml_child(root, "imagesSet/item") : NULL;
-    for (; one != NULL; one = tm_xml_again(one)) {
-        if (strcmp(tm_xml_text(one, "creationDate"), newest) < 0) continue;
-        newest = tm_xml_text(one, "creationDate");
-        (void)snprintf(c->image, sizeof c->image, "%s", tm_xml_text(one, "imageId"));
-    }
-    if (rc == 0 && c->image[0] == '\0')
+    if (rc == 0 && !tm_aws__read_image(root, c->image, c->root_device))
         rc = tm_error_set(e, TM_EINPUT, "region %s has no image \"%s\"; name one: fleet: {aws: {image: ami-...}}",
-                          tm_aws_region(c->aws), TM_AWS_IMAGE_NAME);
+                          tm_aws_region(c->aws), said != NULL ? said : TM_AWS_IMAGE_NAME);
     tm_arena_deinit(&arena);
     tm_ec2__deinit(&call);
     return rc;

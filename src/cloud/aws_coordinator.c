@@ -84,7 +84,8 @@ static int open_cloud(struct tm_env *env, const struct tm_aws_coordinator *o, st
     c->shared.env = env;
     c->shared.options = (struct tm_vm_options){
         .bucket = o->bucket, .prefix = o->prefix, .program = o->program, .job = o->job, .owner = o->owner};
-    c->options = (struct tm_aws_options){.common = c->shared.options, .region = o->region, .image = o->image};
+    c->options = (struct tm_aws_options){
+        .common = c->shared.options, .region = o->region, .image = o->image, .disk_gb = o->disk_gb};
     int rc = tm_aws_create(env, o->region, &c->aws, e);
     if (rc == 0) rc = tm_web_create(env, &c->shared.web, e);
     return rc;
@@ -229,7 +230,7 @@ static void put_machine(struct tm_aws__cloud *c, const struct tm_aws_coordinator
     if (c->group[0] != '\0') tm_ec2__put(call, "SecurityGroupId.1", c->group);
     if (o->disk_gb <= 0) return;
     (void)snprintf(size, sizeof size, "%" PRId64, o->disk_gb);
-    tm_ec2__put(call, "BlockDeviceMapping.1.DeviceName", "/dev/sda1");
+    tm_ec2__put(call, "BlockDeviceMapping.1.DeviceName", c->root_device);
     tm_ec2__put(call, "BlockDeviceMapping.1.Ebs.VolumeSize", size);
     tm_ec2__put(call, "BlockDeviceMapping.1.Ebs.VolumeType", "gp3");
     tm_ec2__put(call, "BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true");

@@ -39,6 +39,7 @@ struct tm_aws__cloud {
     struct tm_aws *aws;
     struct tm_aws__slot *slots; /* TM_VM_CALLS_MAX; owned */
     char image[64];
+    char root_device[32];     /* of the image: what a disk of another size is called; "": not asked for */
     char group[TM_VM_ID_MAX]; /* the user's, or the one that was made for this run */
     struct tm_aws__zones zones[TM_CLOUD_POOLS_MAX];
     char sha256[TM_SHA256_HEX];
@@ -59,7 +60,8 @@ void tm_aws__make_prices(struct tm_aws__cloud *c, int64_t from_ms, const char *n
 /* An object of this VM's ("ticket", "log"), or of all ("program-HASH"; at == SIZE_MAX). */
 void tm_aws__make_object(struct tm_aws__cloud *c, size_t at, const char *what, const char *method, char *key,
                          struct tm_aws_request *out);
-/* Waits: the image, where none is said, the program in the bucket, the security group, and where types are offered. */
+/* Waits: the image, where none is said, or its root device, where a disk is, the program in the bucket, the security
+ * group, and where types are offered. */
 int tm_aws__prepare(struct tm_aws__cloud *c, struct tm_error *e);
 /* Waits: what was made beside VMs is removed. `self`: the cloud. */
 void tm_aws__remove_rest(void *self);

@@ -179,6 +179,22 @@ bool tm_aws__read_vm(const struct tm_xml *item, struct tm_vm__row *out)
     return out->id[0] != '\0';
 }
 
+bool tm_aws__read_image(const struct tm_xml *root, char image[64], char root_device[32])
+{
+    const char *newest = "";
+    bool found = false;
+    const struct tm_xml *one = tm_xml_child(root, "imagesSet/item");
+    for (; one != NULL; one = tm_xml_again(one)) {
+        const char *device = tm_xml_text(one, "rootDeviceName");
+        if (tm_xml_text(one, "imageId")[0] == '\0' || strcmp(tm_xml_text(one, "creationDate"), newest) < 0) continue;
+        newest = tm_xml_text(one, "creationDate");
+        copy(image, 64, tm_xml_text(one, "imageId"));
+        copy(root_device, 32, device[0] != '\0' ? device : "/dev/sda1"); /* as Ubuntu's is called */
+        found = true;
+    }
+    return found;
+}
+
 bool tm_aws__read_price(const struct tm_xml *item, struct tm_vm__price *out)
 {
     const char *text = tm_xml_text(item, "spotPrice");

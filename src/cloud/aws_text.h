@@ -16,4 +16,7 @@ bool tm_aws__read_vm(const struct tm_xml *item, struct tm_vm__row *out);
 /* An element of spotPriceHistorySet. False: it is none. */
 bool tm_aws__read_price(const struct tm_xml *item, struct tm_vm__price *out);
 
+/* Of an answer of DescribeImages: the newest, and its root device. False: it has none. */
+bool tm_aws__read_image(const struct tm_xml *root, char image[64], char root_device[32]);
+
 #endif

@@ -70,6 +70,37 @@ static void test_quotas(void **state)
                    rows[i].quota, rows[i].type);
 }
 
+/* The newest of several; a disk of another size is what that image calls its first. */
+static void test_images(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *image, *device; /* image NULL: there is none */
+    } rows[] = {{"<r><imagesSet/></r>", NULL, NULL},
+                {"<r><imagesSet><item><imageId>ami-1</imageId><rootDeviceName>/dev/xvda</rootDeviceName></item></"
+                 "imagesSet></r>",
+                 "ami-1", "/dev/xvda"},
+                {"<r><imagesSet><item><imageId>ami-1</imageId></item></imagesSet></r>", "ami-1", "/dev/sda1"},
+                {"<r><imagesSet><item><imageId>ami-1</imageId><creationDate>2026-01-01</creationDate></item>"
+                 "<item><imageId>ami-3</imageId><creationDate>2026-03-01</creationDate><rootDeviceName>/dev/xvda</"
+                 "rootDeviceName>"
+                 "</item><item><imageId>ami-2</imageId><creationDate>2026-02-01</creationDate></item></imagesSet></r>",
+                 "ami-3", "/dev/xvda"}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_arena arena;
+        struct tm_xml *root = NULL;
+        char image[64] = "";
+        char device[32] = "";
+        tm_arena_init(&arena, 1 << 20);
+        assert_int_equal(tm_xml_read(rows[i].text, strlen(rows[i].text), &arena, &root, NULL), 0);
+        assert_row(tm_aws__read_image(root, image, device) == (rows[i].image != NULL), "row %zu", i);
+        if (rows[i].image != NULL)
+            assert_row(strcmp(image, rows[i].image) == 0 && strcmp(device, rows[i].device) == 0, "row %zu: %s %s", i,
+                       image, device);
+        tm_arena_deinit(&arena);
+    }
+}
+
 /* vCPUs are counted by family and market: who shares them waits, too. */
 static void test_shared_quotas(void **state)
 {
@@ -662,7 +693,7 @@ static void test_no_memory(void **state)
     TM_FAIL_EACH_ALLOC(live_once(&rc));
 }
 
-TM_TEST_MAIN(TM_TEST(test_remedies), TM_TEST(test_shared_quotas), TM_TEST(test_empty_fleet),
+TM_TEST_MAIN(TM_TEST(test_remedies), TM_TEST(test_shared_quotas), TM_TEST(test_images), TM_TEST(test_empty_fleet),
              TM_TEST(test_words_are_whole), TM_TEST(test_rows), TM_TEST(test_quotas), TM_TEST(test_user_data),
              TM_TEST(test_life), TM_TEST(test_bill), TM_TEST(test_refund), TM_TEST(test_refusals),
              TM_TEST(test_mismatch), TM_TEST(test_launched_and_not_yet_known), TM_TEST(test_adoption),
