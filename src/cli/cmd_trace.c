@@ -510,11 +510,11 @@ const struct tm_command tm_trace_subcommands[] = {
     {.name = "record",
      .summary = "ask a market for prices and capacity now and then, and write a trace",
      .description =
-         "Asks AWS for the spot price of each pool and for its placement score, which says whether instances are "
-         "likely "
-         "to be given, and writes a trace with prices that simulate, study and plan read. Asking is free. With "
-         "--try it rents one instance each time, which costs a minute of it, and knows. doc/clouds.md has the "
-         "permissions.",
+         "Asks the clouds of the pools (AWS, Google Cloud, Azure) for the spot price of each, and AWS and Google for "
+         "how "
+         "likely instances are given there (placement score, capacity advice; on Azure they are assumed), and writes a "
+         "trace with prices that simulate, study and plan read. Asking is free. With --try, on AWS alone, it rents one "
+         "instance each time, which costs a minute of it, and knows. doc/clouds.md has the permissions.",
      .examples = "  tidemill trace record --pools p3.2xlarge@us-east-1a,g5.xlarge@us-east-1b --every 5m --for 7d -o "
                  "market.tmtrace\n",
      .options = tm_trace_record_options,
