@@ -58,6 +58,9 @@ key, secret = "test", "test"
 hypervisor = None
 
 
+IMAGE, ROOT_DEVICE = "ami-0a1b2c3d", "/dev/xvda"  # one that is there, with a root device as Amazon Linux has it
+
+
 def refusal(code, words):
     return f"<Response><Errors><Error><Code>{code}</Code><Message>{words}</Message></Error></Errors></Response>"
 
@@ -227,6 +230,12 @@ def app(environ, start):
     region = region_of(environ)
     if action == "DescribeSpotPriceHistory":
         return answer(start, 200, moto_market.price_history(form, region))
+    if action == "DescribeImages" and form.get("ImageId.1") == [IMAGE]:
+        return answer(start, 200, f"<DescribeImagesResponse><imagesSet><item><imageId>{IMAGE}</imageId><name>one</name><imageState>available</imageState>"
+                      f"<rootDeviceName>{ROOT_DEVICE}</rootDeviceName></item></imagesSet></DescribeImagesResponse>")
+    device = form.get("BlockDeviceMapping.1.DeviceName", form.get("LaunchTemplateData.BlockDeviceMapping.1.DeviceName", [ROOT_DEVICE]))[0]
+    if device != ROOT_DEVICE:  # AWS would give the VM a second disk
+        return answer(start, 400, refusal("InvalidBlockDeviceMapping", f"the root device of {IMAGE} is {ROOT_DEVICE}, not {device}"))
     if action == "DescribeInstanceTypeOfferings":
         return answer(start, 200, moto_market.offerings(form, region))
     if action == "GetSpotPlacementScores":

@@ -15,7 +15,7 @@ Writes FOLDER/cloud.env when it is ready, as `export` lines, with FOLDER/key.jso
     {"sku": WORDS, "nanos": N}: another price of the SKUs whose description has these words
   - POST /tidemill/calm: nothing that was planted happens any more
   - POST /tidemill/expire: no token that was given is good any more
-  - GET /tidemill/alive, /tidemill/ever (instances there were), /tidemill/calls, /tidemill/keys/PREFIX, /tidemill/instances
+  - GET /tidemill/alive, /tidemill/ever (instances there were), /tidemill/rules (of the firewall), /tidemill/calls, /tidemill/keys/PREFIX, /tidemill/instances
   - with --hypervisor instances boot: GET /tidemill/vms, POST /tidemill/notice {"seconds": S}, POST /tidemill/crash
 """
 import argparse, base64, hashlib, json, os, re, secrets, sys, threading, time, uuid
@@ -628,6 +628,8 @@ def control(path, body):
                 ended(i, "compute.instances." + ("hostError" if path.endswith("lose") else "preempted"))
     elif path == "/tidemill/alive":
         return str(sum("tidemill-job" in i.body.get("labels", {}) for i in instances.values())) + "\n"
+    elif path == "/tidemill/rules":
+        return ",".join(sorted(firewalls))
     elif path == "/tidemill/unlabelled":
         return f"{unlabelled[0]}\n"
     elif path == "/tidemill/ever":

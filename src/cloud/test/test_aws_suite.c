@@ -8,8 +8,11 @@ static struct tm_cloud *open_aws(void *context, bool again, uint64_t id_first)
     const struct vm_place *p = context;
     struct tm_cloud *cloud = NULL;
     struct tm_error e = {.text = ""};
+    const char *image = getenv("TIDEMILL_TEST_IMAGE");
     (void)again;
-    const struct tm_aws_options options = {.common = vm_suite_options(p, id_first), .image = "ami-12345678"};
+    const struct tm_aws_options options = {.common = vm_suite_options(p, id_first),
+                                           .image = image != NULL ? image : "ami-12345678",
+                                           .disk_gb = (int64_t)vm_suite_number("TIDEMILL_TEST_DISK_GB")};
     int rc = tm_aws_cloud_create(vm_suite_env(), &options, &cloud, &e);
     if (rc != 0) vm_suite_open_failed(&e);
     assert_row(rc == 0, "%s", e.text);

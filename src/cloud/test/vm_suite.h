@@ -158,6 +158,7 @@ static void vm_suite_open_failed(const struct tm_error *e)
 static void vm_suite(const char *variable, const char *type, const char *zone, struct cloud_place how)
 {
     const char *drive = getenv("TIDEMILL_TEST_DRIVE");
+    const char *other_zone = getenv("TIDEMILL_TEST_ZONE");
     struct vm_place p = {.bucket = getenv(variable), .run = (uint64_t)getpid() << 20};
     struct tm_error e = {.text = ""};
     char words[32];
@@ -171,7 +172,7 @@ static void vm_suite(const char *variable, const char *type, const char *zone, s
     tm_cloud_pools__plain(p.pools);
     for (int i = 0; i < 2; i++) {
         (void)snprintf(p.pools[i].type, sizeof p.pools[i].type, "%s", type);
-        (void)snprintf(p.pools[i].zone, sizeof p.pools[i].zone, "%s", zone);
+        (void)snprintf(p.pools[i].zone, sizeof p.pools[i].zone, "%s", other_zone != NULL ? other_zone : zone);
         p.pools[i].limit = 3;
         p.pools[i].price_usd_h = 1;
     }
