@@ -3,12 +3,14 @@ import copy
 import math
 import os
 import sys
+import weakref
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import TensorDataset
 
 import tidemill.torch
@@ -129,6 +131,97 @@ def test_probing_changes_nothing(build, folder):
     job().attach(model, optimizer)
     assert optimizer.calls == [] and optimizer.param_groups == groups and not optimizer.state
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+class Live(TorchDispatchMode):
+    """The most elements that tensors made inside of it have had at a time."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = self.most = 0
+        self.known = set()
+
+    def gone(self, key, count):
+        self.known.discard(key)
+        self.now -= count
+
+    def __torch_dispatch__(self, function, types, words=(), named=None):
+        out = function(*words, **(named or {}))
+        for one in out if isinstance(out, (list, tuple)) else (out,):
+            if isinstance(one, torch.Tensor) and one.device.type != "meta":
+                storage = one.untyped_storage()
+                if storage._cdata not in self.known:
+                    self.known.add(storage._cdata)
+                    self.now += storage.nbytes() // 4
+                    self.most = max(self.most, self.now)
+                    weakref.finalize(storage, self.gone, storage._cdata, storage.nbytes() // 4)
+        return out
+
+
+class EveryGradient(torch.optim.SGD):
+    """Steps all of its parameters, with a gradient or without."""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p]["seen"] = p.grad.abs()
+
+
+def test_probing_in_parts(build, folder):
+    """The optimizer's state is learnt from a few parameters at a time, and is what a step of all of them shows."""
+    from tidemill.torch import state
+
+    model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(12)], nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last))
+    kinds = [lambda p: torch.optim.AdamW(p, 0.1, amsgrad=True), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), torch.optim.Adafactor,
+             torch.optim.Rprop, torch.optim.ASGD, torch.optim.NAdam, torch.optim.Adagrad, EveryGradient,
+             lambda p: torch.optim.Adam(p, torch.tensor(0.1), foreach=False)]
+    for make in kinds:
+        optimizer = make(model.parameters())
+        parts = state.probe_optimizer(optimizer)
+        whole = state._try_part(optimizer, list(model.parameters()), {})
+        assert list(parts) == list(whole) == list(model.parameters())
+        for param, told in whole.items():
+            assert list(told) == list(parts[param]), type(optimizer)
+            for key, value in told.items():
+                other = parts[param][key]
+                if not isinstance(value, torch.Tensor):
+                    assert value == other
+                    continue
+                assert (value.shape, value.stride(), value.dtype, value.of_device) == (
+                    other.shape, other.stride(), other.dtype, other.of_device), (type(optimizer), key)
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1)
+    with Live() as live:
+        state.probe_optimizer(optimizer)
+    assert live.most < 8 * 64 * 65, (live.most, sum(p.numel() for p in model.parameters()))  # weight, gradient, two of state, and what a step takes
+    with Live() as all_at_once:
+        state._try_part(optimizer, list(model.parameters()), {})
+    assert all_at_once.most > 4 * live.most, (all_at_once.most, live.most)
+
+
+def test_divided_losses(build, folder):
+    """A loss that was divided by a number of micro-batches: a warning, and none for what only looks like it."""
+    import warnings
+
+    def cross(model, x, y):
+        return F.cross_entropy(model(x), y)
+
+    def summed(model, x, y):
+        return F.cross_entropy(model(x), y, reduction="sum")
+
+    rows = [(lambda *w: cross(*w) / 4, 4), (lambda *w: cross(*w) * 0.25, 4), (lambda *w: cross(*w) / 4 + 0.0, 4),
+            (lambda *w: cross(*w) / 4 + cross(*w) / 4, 4), (lambda *w: cross(*w) / 8, 8), (lambda *w: summed(*w) / 4, 4),
+            (lambda *w: cross(*w) / torch.tensor(4.0), 4),
+            (cross, None), (lambda *w: cross(*w) / 2, None), (lambda *w: 0.1 * cross(*w), None), (lambda *w: summed(*w) / 8, None),
+            (lambda *w: cross(*w) + cross(*w) / 4, None), (lambda *w: cross(*w) / 4 + cross(*w) / 8, None)]
+    for number, (loss, by) in enumerate(rows):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            loop(lambda j, model, optimizer, x, y: j.backward(loss(model, x, y)), steps=2)
+        found = [w for w in told if "was divided by" in str(w.message)]
+        assert len(found) == (by is not None), (number, [str(w.message) for w in told])
+        if found:
+            assert f"divided by {by}," in str(found[0].message) and f"scale={by})" in str(found[0].message), found[0].message
+            assert found[0].filename == __file__, found[0].filename
 
 
 def test_optimizer_that_does_nothing(build, folder):
@@ -607,6 +700,16 @@ def test_who_is_main(build, folder):
     finally:
         one._over = True
     assert not one.is_main and one.rank == -1
+
+
+def test_own_gpu(build, folder):
+    """job.device: by the place of the worker on its instance, and never one that is not there."""
+    from cluster import made_up_gpus
+
+    for local, gpus, expected in (("1", 4, "cuda:1"), ("5", 4, "cuda:1"), ("3", 1, "cuda:0"), ("3", 0, "cpu")):
+        j = job()
+        with made_up_gpus(gpus, local, []):
+            assert j.device == torch.device(expected), (local, gpus, j.device)
 
 
 def test_watching_reads_no_tensor(build, folder):

@@ -103,7 +103,7 @@ def runnable(name):
 
 SHORT = ("rate_by_step", "clip_in_the_loop", "float16_with_a_scaler", "averaged_model", "average_of_ones_own",
          "counters_and_the_best_loss", "plateau_on_commit", "iterable_data_set", "loop_over_epochs", "batch_norm",
-         "break_in_the_last_step")
+         "break_in_the_last_step", "mean_over_counted_items", "stream_with_a_collate_that_draws")
 
 
 def test_patterns(build, folder):

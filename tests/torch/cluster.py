@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -170,6 +171,23 @@ def python() -> str:
 
 
 OVER = ROOT / "build" / "venv-torch"
+
+
+@contextlib.contextmanager
+def made_up_gpus(count, local, taken):
+    """As if there were so many GPUs and this were that worker of its instance; taken: what torch.cuda.set_device is told."""
+    import torch
+
+    kept = torch.cuda.device_count, torch.cuda.set_device, os.environ.get("TIDEMILL_LOCAL_RANK")
+    torch.cuda.device_count, torch.cuda.set_device = lambda: count, taken.append
+    os.environ["TIDEMILL_LOCAL_RANK"] = local or ""
+    try:
+        yield
+    finally:
+        torch.cuda.device_count, torch.cuda.set_device = kept[:2]
+        os.environ.pop("TIDEMILL_LOCAL_RANK")
+        if kept[2] is not None:
+            os.environ["TIDEMILL_LOCAL_RANK"] = kept[2]
 
 
 def need(package: str) -> str:

@@ -870,6 +870,41 @@ def iterable_data_set(job):
 
 
 @pattern()
+def stream_with_a_collate_that_draws(job):
+    """Masks drawn when a batch is made, as for a masked language model."""
+    def collate(rows):
+        x, y = torch.stack([r[0] for r in rows]), torch.tensor([r[1] for r in rows])
+        return x * (torch.rand(x.shape) > 0.3), y
+
+    model = net()
+    return simple(job, model, sgd(model), dataset=Lines(), words={"collate": collate})
+
+
+@pattern(("Lines, a stream", "job.batches(dataset)"))
+def epochs_of_a_stream(job):
+    model = net()
+    job.attach(model, sgd(model))
+    for _ in job.epochs(DataLoader(Lines(), MICRO)):
+        pass
+
+
+@pattern()
+def mean_over_counted_items(job):
+    """A loss over those items of the whole step that count, on however many workers."""
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        step = job.step()
+        assert step.count is not None
+        loss = (F.cross_entropy(model(x), y, reduction="none") * (y > 0)).sum() / (1.0 + step.count)
+        job.backward(loss, scale=job.micro_batches)
+
+    loop(job, model, body, count=lambda batch: (batch[1] > 0).sum())
+    return state(model)
+
+
+@pattern()
 def loop_over_epochs(job):
     """Something between epochs, a schedule of epochs, an evaluation."""
     model, data = net(nn.Dropout(0.2)), Points()

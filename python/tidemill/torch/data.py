@@ -22,7 +22,7 @@ from tidemill.torch.plain import from_plain, to_plain
 from tidemill.torch.seeds import seed_all
 from tidemill.torch.strays import generators_in
 
-_DATA, _ORDER, _STREAM = 1, 3, 4  # purposes of random numbers
+_DATA, _ORDER, _STREAM, _COLLATE = 1, 3, 4, 5  # purposes of random numbers
 _EPOCHS_KEPT = 2  # orders of a sampler
 _POSITION_BYTES = 1 << 14  # of a stream's state
 _TRIES = 4  # commits of this process at which a stream must continue where its state was taken; at one it may by chance
@@ -334,6 +334,7 @@ class Stream:
         at_item = number * self._micro_batch
         while len(self._items) < at_item + self._micro_batch:
             self._read()
+        seed_all(samples.key_of(self._seed, start + at_item, 0, _COLLATE))  # one that draws numbers draws the same when asked again
         return self._collate([self._items[at_item + j] for j in range(self._micro_batch)])
 
     def commit(self, step: int) -> None:

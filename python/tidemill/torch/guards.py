@@ -102,9 +102,15 @@ def plain_scheduler(scheduler: Any) -> Any:
     return plain_scheduler(inner)
 
 
-def divisor_of(loss: torch.Tensor) -> Optional[float]:
-    """What the last operation has divided the loss by, where it was a number."""
-    last = loss.grad_fn
+_SUMS = ("AddBackward0", "SubBackward0")  # whose terms may each be divided
+_UNCHANGED = ("ToCopyBackward0", "ViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "CloneBackward0", "AliasBackward0")
+_MEANS = ("MeanBackward0", "NllLossBackward0", "NllLoss2DBackward0", "MseLossBackward0", "L1LossBackward0", "SmoothL1LossBackward0",
+          "HuberLossBackward0", "BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0", "KlDivBackward0")
+_TERMS = 16  # of a sum, at most
+
+
+def _divided(last: Any) -> Optional[Tuple[float, Any]]:
+    """By what number an operation divides, and what."""
     kind = type(last).__name__
     if kind not in ("DivBackward0", "MulBackward0"):
         return None
@@ -112,7 +118,36 @@ def divisor_of(loss: torch.Tensor) -> Optional[float]:
     if not isinstance(other, torch.Tensor) or other.numel() != 1 or other.device.type != "cpu" or other.requires_grad:
         return None
     value = float(other)
-    return value if kind == "DivBackward0" else round(1.0 / value, 9) if value else None
+    if not value:
+        return None
+    return (value if kind == "DivBackward0" else round(1.0 / value, 9)), last.next_functions[0][0]
+
+
+def _terms(last: Any) -> List[Any]:
+    """What a loss is the sum of; numbers have no part in it."""
+    open_, out = [last], []
+    while open_ and len(out) < _TERMS:
+        one = open_.pop()
+        kind = type(one).__name__
+        if kind in _SUMS or kind in _UNCHANGED:
+            open_ += [below for below, _ in one.next_functions if below is not None]
+        elif one is not None:
+            out.append(one)
+    return out + open_
+
+
+def divided_by(loss: torch.Tensor, micro_batches: int) -> Optional[float]:
+    """What the loss, or each term of it, was divided by, where that looks like a number of micro-batches: it is the job's, or a whole
+    number that a mean was divided by. (Halves are a part of many losses.)"""
+    found = [_divided(term) for term in _terms(loss.grad_fn)]
+    if not found or found[0] is None or any(one is None or one[0] != found[0][0] for one in found):
+        return None
+    by = found[0][0]
+    if by == micro_batches:
+        return by
+    weighed = any(type(term).__name__ == "MulBackward0" for term in _terms(loss.grad_fn))  # 0.1 * loss: a weight
+    means = all(type(one[1]).__name__ in _MEANS and getattr(one[1], "_saved_reduction", 1) == 1 for one in found if one is not None)
+    return by if means and not weighed and by == int(by) and by > 2 else None
 
 
 def check_optimizer(optimizer: Any) -> None:
@@ -343,7 +378,7 @@ def check_again(first: torch.Tensor, second: torch.Tensor, share: Sequence[int],
                 "(a counter for a weight of the loss, hidden states, a memory bank, a teacher). A worker that joins, or a step that is "
                 "done again, would have another. Compute it from job.committed_step; or attach what keeps it (attach(..., state={NAME: "
                 "thing}) with state_dict and load_state_dict) and change it in job.on_commit. Where the computation itself is not the "
-                "same twice, and you want that, say init(try_twice=False)")
+                "same twice, and you want that, say try_twice=False to init (or to ElasticTrainer, Accelerator, TidemillStrategy)")
 
 
 def check_gradients_again(first: Dict[str, float], second: Dict[str, float], tolerance: float) -> None:
@@ -357,7 +392,7 @@ def check_gradients_again(first: Dict[str, float], second: Dict[str, float], tol
                 f"the gradient of {name} was not (size {was:.8g}, then {now:.8g}): a hook on gradients (Tensor.register_hook) or a backward "
                 "pass of the script's own depends on how often it was called. A worker that joins, or a step that is done again, would have "
                 "another. Compute it from job.committed_step. Where the computation itself is not the same twice, and you want that, say "
-                "init(try_twice=False)")
+                "try_twice=False to init (or to ElasticTrainer, Accelerator, TidemillStrategy)")
 
 
 class Copies:
@@ -641,5 +676,5 @@ def _line_of_script() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}: `{text}`" if text else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-__all__ = ["Copies", "Watch", "check_again", "check_begun", "check_gradients_again", "check_model", "check_optimizer", "check_scheduler", "divisor_of", "enter", "leave", "own",
+__all__ = ["Copies", "Watch", "check_again", "check_begun", "check_gradients_again", "check_model", "check_optimizer", "check_scheduler", "divided_by", "enter", "leave", "own",
            "plain_optimizer", "plain_scheduler"]

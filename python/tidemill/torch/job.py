@@ -104,6 +104,13 @@ def _local_rank() -> int:
     return int(os.environ.get("TIDEMILL_LOCAL_RANK") or 0)
 
 
+def own_device() -> torch.device:
+    """Where this worker computes: the GPU of its place on its instance, or the CPU where there is none. Where workers outnumber the
+    GPUs that they see (each may see its own alone), they share them."""
+    gpus = torch.cuda.device_count()
+    return torch.device("cuda", _local_rank() % gpus) if gpus else torch.device("cpu")
+
+
 def _local_world_size() -> int:
     """How many workers each instance has."""
     return int(os.environ.get("TIDEMILL_LOCAL_WORLD_SIZE") or 1)
@@ -172,6 +179,7 @@ class Job:
         self._first_try: Optional[torch.Tensor] = None  # losses of the first step, when it was computed first
         self._late: Any = None  # how to join, where the loop is to be tried first
         self.rehearsing = False  # the loop runs once before this worker joins, and nothing of it counts
+        self.trying = False  # the first step is computed for the first of two times
         self._session: Union[Session, Alone, None] = None
         self._state: Optional[ModelState] = None
         self._home: Optional[Home] = None
@@ -355,7 +363,7 @@ class Job:
     # ---- the loop ----
 
     def batches(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]] = None, *, workers: int = 0,
-                sampler: Any = None, shuffle: bool = True) -> Iterator[Any]:
+                sampler: Any = None, shuffle: bool = True, count: Optional[Callable[[Any], Optional[float]]] = None) -> Iterator[Any]:
         """Yields this worker's micro-batches, one after another, until the job is finished (in a loop over `epochs`: the epoch).
 
         dataset   map-style (with __len__ and __getitem__): every item is used once per epoch, in an order drawn from the seed;
@@ -365,13 +373,15 @@ class Job:
         sampler   the order of items of an epoch, such as WeightedRandomSampler: asked anew for every epoch, with random numbers
                   drawn from the job's seed
         shuffle   False: items come in their own order
+        count     what a micro-batch counts for, such as its tokens that are no padding: `job.step().count` is then that of all
+                  micro-batches of the step, whoever computes them, for a loss that is a mean over the whole step
         """
         if self._state is None:
             raise UsageError("call attach(model, optimizer) before batches(dataset)")
         given = (dataset, collate, workers, sampler, shuffle)
         self._check_loop(given)
         if self._loop is None:
-            self._given = given
+            self._given, self._count = given, count
             source = open_source(self, dataset, collate, workers, sampler, shuffle)
             self._items = source.count
             if self._schedule == "epoch" and self._items is None:
@@ -414,6 +424,8 @@ class Job:
     _continues = False  # the optimizer's state was loaded by us, the same on every worker
     _last_number: Optional[int] = None  # of the micro-batches of a step that counts
     _given: Any = None  # to the first call of batches
+    _count: Optional[Callable[[Any], Optional[float]]] = None
+    _step_count: Optional[float] = None
     _left = False
     _late_error: Optional[BaseException] = None
 
@@ -457,6 +469,11 @@ class Job:
         A worker that joins begins with the epoch that the job is in."""
         if self._state is None:
             raise UsageError("call attach(model, optimizer) before epochs(dataset)")
+        stream = stream_in(dataset)
+        if stream is not None:
+            raise UsageError(f"job.epochs is given {type(stream).__name__}, a stream: it has no length, so the job cannot say where its epochs "
+                             "end. Write one loop, `for batch in job.batches(dataset)`, until the job's steps are done, and compute what "
+                             "changes from job.committed_step")
         self._join_now()
         count = len(getattr(dataset, "dataset", dataset))
         self._items = count
@@ -535,6 +552,7 @@ class Job:
         self._sums.begin(group)
         self._statistics.begin()
         source.begin(range(1))
+        self._count_step(1, range(1), source, group)
         yield from self._give(SimpleNamespace(step=1), 0, source, True)
         self._settings.end()
         with contextlib.suppress(Redo, JobFailed):
@@ -613,6 +631,7 @@ class Job:
         sums, group = self._sums, self._group
         assert sums is not None and group is not None
         self._settings.begin_step()
+        self._count_step(work.step, self._share(work), source, group)
         sums.begin(group)
         self._first_try = None
         watch = self._watch
@@ -620,7 +639,7 @@ class Job:
             self._table.zero_()
             self._statistics.begin()
             watch.start(self._full.group if self._full is not None else None)
-            trial = self._trying(work) and self._first_try is None
+            self.trying = trial = self._trying(work) and self._first_try is None
             self._last_number = None if trial or not self._share(work) else self._share(work)[-1]
             for number in self._share(work):
                 yield from self._micro_batch(work, number, source)
@@ -642,6 +661,21 @@ class Job:
         self._tell_time(work, taken_s)
         state.staging.mark()
         session.held(work.step, norms if self._shards is None else self._shards.own(norms))
+
+    def _count_step(self, step: int, share: Sequence[int], source: Source, group: Group) -> None:
+        """What all micro-batches of the step count for, before the first is computed. The same on every worker: it follows from the
+        samples. None: one of them says that it does not count."""
+        self._loaded: Dict[int, Any] = {}
+        if self._count is None:
+            return
+        counts = torch.zeros(self.micro_batches, dtype=torch.float64)
+        for number in share:
+            self._loaded[number] = source.get(step, number)
+            told = self._count(self._loaded[number])
+            counts[number] = math.nan if told is None else float(told)
+        group.wait(group.all_reduce(counts))
+        total = float(counts.sum())
+        self._step_count = None if math.isnan(total) else total
 
     def _trying(self, work: Work) -> bool:
         """The job's first step, which is computed twice. Not where other workers exchange with this one meanwhile."""
@@ -716,7 +750,7 @@ class Job:
         self._marks[number], self._clips[number] = mark, self._settings.clip or 0.0
 
     def _give(self, work: Any, number: int, source: Source, last: bool) -> Iterator[Any]:
-        batch = source.get(work.step, number)
+        batch = self._loaded.pop(number) if number in self._loaded else source.get(work.step, number)
         self._key = samples.key_of(self.seed, work.step, number, _COMPUTE)
         self._seed_again()
         self._settings.begin()
@@ -1090,7 +1124,7 @@ class Job:
     @property
     def device(self) -> torch.device:
         """Where this worker computes: the GPU of its place on its instance (LOCAL_RANK), or the CPU where there is none."""
-        return torch.device("cuda", _local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+        return own_device()
 
     @property
     def mesh(self) -> Any:
@@ -1267,6 +1301,11 @@ class Step:
                          "gradient by Tensor.register_hook, and leave the rest to Tidemill")
 
     @property
+    def count(self) -> Optional[float]:
+        """What all micro-batches of the step count for, where job.batches was given a `count`."""
+        return self._job._step_count
+
+    @property
     def cancelled(self) -> bool:
         """Was the step cancelled? Long micro-batches may check this and leave the context early."""
         session = self._job._session
@@ -1288,11 +1327,8 @@ class Step:
         job = self._job
         if scale != 1.0:
             loss = loss * scale
-        elif job.micro_batches > 1 and not job._warned and guards.divisor_of(loss) == job.micro_batches:
-            job._warned = True
-            warnings.warn(f"the loss was divided by {job.micro_batches}, the number of micro-batches of a step: Tidemill takes "
-                          "their mean by itself, so the gradient becomes so many times smaller. Leave the division out, or say "
-                          f"job.backward(loss, scale={job.micro_batches})", stacklevel=3)
+        elif job.micro_batches > 1 and not job._warned:
+            self._warn_of_division(guards.divided_by(loss, job.micro_batches))
         job._losses[self.micro_batch] = loss.detach().to(torch.float64)
         if self._given_up:
             return  # a worker is gone: what the loop computes now is thrown away
@@ -1303,6 +1339,16 @@ class Step:
         finally:
             job._in_backward = False
         self._sums.settle()
+
+    def _warn_of_division(self, by: Optional[float]) -> None:
+        if by is None:
+            return
+        job = self._job
+        job._warned = True
+        what = "the number" if by == job.micro_batches else "as if that were the number"
+        warnings.warn(f"the loss was divided by {by:g}, {what} of micro-batches of a step: Tidemill takes the mean of its "
+                      f"{job.micro_batches} by itself, so the gradient becomes so many times smaller. Leave the division out, or say "
+                      f"job.backward(loss, scale={by:g})", stacklevel=4)
 
     @property
     def _given_up(self) -> bool:

@@ -15,7 +15,7 @@ import ctypes
 import hashlib
 import json
 import struct
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -31,6 +31,7 @@ from tidemill.torch.staging import Staging
 _MAGIC = b"tmtorch1"
 _FIXED = 64
 _ALIGN = 64
+_PARTS = 64  # in how many the parameters are tried, about, where none is large
 _SAMPLED = 1 << 18  # elements of a frozen parameter that are compared between workers
 
 
@@ -94,16 +95,17 @@ def _sample(tensor: torch.Tensor) -> bytes:
     return some.view(torch.uint8).numpy().tobytes() if some.numel() else b""
 
 
-def _stand_in(optimizer: torch.optim.Optimizer) -> Tuple[Any, List[Tuple[nn.Parameter, nn.Parameter]]]:
-    """An optimizer of the same class over zeros that shares nothing with the given one; pairs of (parameter, its zeros)."""
+def _stand_in(optimizer: torch.optim.Optimizer, chosen: Sequence[nn.Parameter],
+              shapes: Dict[int, nn.Parameter]) -> Tuple[Any, List[Tuple[nn.Parameter, nn.Parameter]]]:
+    """An optimizer of the same class over zeros that shares nothing with the given one; pairs of (parameter, its zeros). Only chosen
+    parameters have values and gradients: of the others there are the shapes alone."""
     pairs: List[Tuple[nn.Parameter, nn.Parameter]] = []
-    memo: Dict[int, Any] = {}
-    for group in optimizer.param_groups:
-        for param in group["params"]:
-            zeros = nn.Parameter(torch.zeros_like(param, memory_format=torch.preserve_format), param.requires_grad)
-            zeros.grad = torch.zeros_like(zeros) if param.requires_grad else None
-            memo[id(param)] = zeros
-            pairs.append((param, zeros))
+    memo: Dict[int, Any] = dict(shapes)
+    for param in chosen:
+        zeros = nn.Parameter(torch.zeros_like(param, memory_format=torch.preserve_format), param.requires_grad)
+        zeros.grad = torch.zeros_like(zeros) if param.requires_grad else None
+        memo[id(param)] = zeros
+        pairs.append((param, zeros))
     trial = object.__new__(type(optimizer))
     for key, value in optimizer.__dict__.items():
         if key.startswith("_optimizer_"):
@@ -113,24 +115,64 @@ def _stand_in(optimizer: torch.optim.Optimizer) -> Tuple[Any, List[Tuple[nn.Para
                 trial.__dict__[key] = copy.deepcopy(value, memo)
             except Exception:  # a lock, a process group: not for copying, and nothing that a step changes
                 trial.__dict__[key] = value
-    trial.__dict__["state"] = copy.deepcopy(optimizer.state, memo)
+    kept = {key: value for key, value in optimizer.state.items() if id(key) not in shapes or memo[id(key)] is not shapes[id(key)]}
+    trial.__dict__["state"] = defaultdict(dict, copy.deepcopy(kept, memo))
     trial.__dict__["param_groups"] = copy.deepcopy(optimizer.param_groups, memo)
     guards.own(trial)
     return trial, pairs
 
 
+def _parts(params: Sequence[nn.Parameter]) -> Iterator[List[nn.Parameter]]:
+    """Parameters to try together: as much as the largest one, or a share of all where there are many small ones."""
+    room = max([sum(p.numel() for p in params) // _PARTS, *(p.numel() for p in params)], default=0)
+    part: List[nn.Parameter] = []
+    taken = 0
+    for param in params:
+        if part and taken + param.numel() > room:
+            yield part
+            part, taken = [], 0
+        part.append(param)
+        taken += param.numel()
+    if part:
+        yield part
+
+
+def _shape_of(value: Any) -> Any:
+    """A tensor as its shape alone, with the device that it was on."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+    like.of_device = value.device  # type: ignore[attr-defined]
+    return like
+
+
+def _try_part(optimizer: torch.optim.Optimizer, part: Sequence[nn.Parameter],
+              shapes: Dict[int, nn.Parameter]) -> Dict[nn.Parameter, Dict[str, Any]]:
+    trial, pairs = _stand_in(optimizer, part, shapes)
+    type(optimizer).step(trial)
+    return {param: {key: _shape_of(value) for key, value in trial.state.get(copied, {}).items()} for param, copied in pairs}
+
+
 def probe_optimizer(optimizer: torch.optim.Optimizer) -> Dict[nn.Parameter, Dict[str, Any]]:
-    """What state the optimizer will keep for each parameter, learnt from a step with zero gradients on a stand-in."""
+    """What state the optimizer will keep for each parameter, learnt from steps with zero gradients on a stand-in. A few parameters
+    at a time: a stand-in of all would need several times the model's memory. Of tensors the shape is kept alone."""
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    shapes = {id(p): nn.Parameter(torch.empty_like(p, device="meta"), p.requires_grad) for p in params}
     try:
-        trial, pairs = _stand_in(optimizer)
-        type(optimizer).step(trial)
+        found: Dict[nn.Parameter, Dict[str, Any]] = {}
+        for part in _parts(params):
+            found.update(_try_part(optimizer, part, shapes))
+        return found
+    except Exception:  # one that steps parameters without a gradient, too
+        pass
+    try:
+        return _try_part(optimizer, params, shapes)
     except Exception as error:
         raise UsageError(
             f"{type(optimizer).__name__} cannot be used: Tidemill has to know the size of its state before the first "
             f"step, and a step with zero gradients on a stand-in failed ({type(error).__name__}: {error}). Optimizers "
             "that need a closure (LBFGS) are not supported; use AdamW, SGD, or another that steps by itself"
         ) from error
-    return {param: dict(trial.state.get(copied, {})) for param, copied in pairs}
 
 
 class ModelState:
@@ -192,7 +234,7 @@ class ModelState:
         for key, value in expected.get(param, {}).items():
             if isinstance(value, torch.Tensor):
                 out.state[key] = slot_for(f"{name}:{key}", value)
-                out.devices[key] = value.device
+                out.devices[key] = value.of_device
             else:
                 numbers.append(key)
         out.numbers = tuple(numbers)
