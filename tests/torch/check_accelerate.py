@@ -100,6 +100,118 @@ def test_accelerate_tracks_once(build, folder):
     assert lines == ["opened", *range(1, 8), "opened", *range(8, 16)], lines
 
 
+def short_loop(dataset, each=lambda accelerator, model, number: None):
+    """(accelerator, model, batches) after three epochs, of four steps where the data set has a length."""
+    from torch.nn import functional as F
+    from torch.utils.data import DataLoader
+
+    import patterns
+    from tidemill.torch.accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True, steps=12, batch=8, gradient_accumulation_steps=4, seed=5, determinism="bitwise")
+    model = patterns.net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(dataset, batch_size=2))
+    seen = []
+    for _ in range(3):
+        for inputs, targets in loader:
+            with accelerator.accumulate(model):
+                accelerator.backward(F.cross_entropy(model(inputs), targets))
+                optimizer.step()
+                optimizer.zero_grad()
+            seen.append(accelerator.job.committed_step)
+            each(accelerator, model, len(seen))
+    accelerator.end_training()
+    return accelerator, model, seen
+
+
+def test_accelerate_stream(build, folder):
+    """A stream has no epochs: the job is one, and a loop over epochs around it may stay."""
+    need_accelerate()
+    import patterns
+
+    def once():
+        accelerator, model, seen = short_loop(patterns.Lines())
+        assert accelerator.job.committed_step == 12 and seen[-1] == 11
+        return {k: v.clone() for k, v in model.state_dict().items()}
+
+    alone, killed = after(once), after(once, {"kills": {3, 8}, "given_up": {5: 2}})
+    assert all(torch.equal(alone[k], killed[k]) for k in alone)
+
+
+def test_accelerate_save_state(build, folder):
+    """In the loop it is written when the step is committed, by the worker that is main; loading is the job's own part."""
+    need_accelerate()
+    import patterns
+    from safetensors.torch import load_file
+    from tidemill.errors import UsageError
+
+    committed = {}
+
+    def each(accelerator, model, number):
+        if number == 1:
+            accelerator.job.after_step(lambda step, loss: committed.update({step: {k: v.clone() for k, v in model.state_dict().items()}}))
+        if accelerator.job.committed_step in (3, 6) and accelerator.sync_gradients:
+            step = accelerator.job.committed_step + 1
+            accelerator.job._rank = int(step == 7)  # another worker is main then
+            accelerator.save_state(str(folder / str(step)))
+            assert not (folder / str(step)).exists()
+        elif accelerator.job.committed_step == 7:
+            accelerator.job._rank = 0
+
+    accelerator, _, _ = short_loop(patterns.Points(count=32), each)
+    assert [path.name for path in folder.iterdir()] == ["4"], list(folder.iterdir())
+    saved = load_file(folder / "4" / "model.safetensors")
+    assert all(torch.equal(saved[k], v) for k, v in committed[4].items())
+    try:
+        accelerator.load_state(str(folder / "4"))
+    except UsageError as error:
+        assert "load_state" in str(error), error
+    else:
+        raise Trouble("a state was loaded")
+
+
+def test_accelerate_who_is_main(build, folder):
+    """Before prepare nobody knows it, and a script that asks is told; the first worker of an instance is known."""
+    need_accelerate()
+    import os
+
+    from cluster import made_up_gpus
+    from tidemill.errors import UsageError
+    from tidemill.torch.accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True, steps=1, batch=1, seed=5)
+    assert accelerator.is_main_process and accelerator.is_local_main_process
+    for local in ("0", "1"):
+        with made_up_gpus(0, local, []):
+            os.environ["TIDEMILL_COORDINATOR"] = "127.0.0.1:1"
+            try:
+                assert accelerator.is_local_main_process == (local == "0")
+                accelerator.is_main_process
+            except UsageError as error:
+                assert "is_main_process" in str(error) and "job.on_main" in str(error), error
+            else:
+                raise Trouble("nobody is main yet")
+            finally:
+                os.environ.pop("TIDEMILL_COORDINATOR")
+
+
+def test_accelerate_own_gpu(build, folder):
+    need_accelerate()
+    from cluster import made_up_gpus
+    from tidemill.torch.accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True, steps=1, batch=1, seed=5)
+    assert accelerator.device == torch.device("cpu")
+    accelerator.state._shared_state["device"] = torch.device("cuda")  # as accelerate finds it
+    try:
+        for local, gpus, expected in (("3", 4, 3), ("6", 4, 2)):
+            with made_up_gpus(gpus, local, []):
+                assert accelerator.device == torch.device("cuda", expected), (local, accelerator.device)
+    finally:
+        accelerator.state._shared_state["device"] = torch.device("cpu")
+
+
 def test_accelerate_cluster(build, folder):
     need_accelerate()
     words = [python(), SCRIPT, str(folder / "out"), "--gate", str(folder / "cluster" / "gate")]

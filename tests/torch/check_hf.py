@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from cluster import ROOT, Cluster, Skipped, Trouble, python
+from cluster import ROOT, Cluster, Skipped, Trouble, made_up_gpus, python
 
 SCRIPT = str(ROOT / "tests" / "torch" / "train_hf.py")
 
@@ -113,10 +113,11 @@ def test_hf_like_plain_loop(build, folder):
     schedule = get_cosine_schedule_with_warmup(optimizer, 4, 6)
     for step in range(1, 7):
         optimizer.zero_grad()
-        for number in range(4):
-            items = samples.micro_batch_items(3, len(data), 16, 4, step, number)
-            ids = torch.stack([data[i]["input_ids"] for i in items])
-            (model(input_ids=ids, labels=ids).loss / 4).backward()
+        rows = [[data[i] for i in samples.micro_batch_items(3, len(data), 16, 4, step, number)] for number in range(4)]
+        total = sum(int((row["labels"][1:] != -100).sum()) for part in rows for row in part)
+        for part in rows:
+            ids, labels = (torch.stack([row[key] for row in part]) for key in ("input_ids", "labels"))
+            (model(input_ids=ids, labels=labels).loss * (labels[:, 1:] != -100).sum() / total).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimizer.step()
         schedule.step()
@@ -171,6 +172,103 @@ def test_hf_logged_losses(build, folder):
     logged, again = after(once, plan())
     assert sorted(expected) == [4, 8, 12] and logged and all(expected[s] == logged[s] for s in logged), (expected, logged)
     assert total == again
+
+
+def test_hf_masked_tokens(build, folder):
+    """Labels of -100: one step over the whole data set, so that the order does not matter, is Trainer's own, with its loss. With a
+    loss function of the script's, which is given the tokens of the step, and with one that knows nothing of them, too."""
+    need_transformers()
+    from tidemill.torch.hf import ElasticTrainer
+    from train_hf import Tokens, arguments, make
+    from transformers import Trainer
+
+    def summed(outputs, labels, num_items_in_batch=None):
+        logits = outputs["logits"][:, :-1].flatten(0, 1)
+        return torch.nn.functional.cross_entropy(logits, labels[:, 1:].flatten(), reduction="sum") / num_items_in_batch
+
+    def one_step(kind, plain_mean=False, **words):
+        class Mean(kind):
+            loss_is_scaled_for_ga = False
+
+            def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+                return model(**inputs).loss
+
+        args = arguments(str(folder), max_steps=1, per_device_train_batch_size=16, gradient_accumulation_steps=6, learning_rate=1.0,
+                         lr_scheduler_type="constant", warmup_steps=0, optim="sgd", max_grad_norm=0.0, logging_steps=1)
+        trainer = (Mean if plain_mean else kind)(model=make(0.0), args=args, train_dataset=Tokens(), **words)
+        trainer.train()
+        return trainer.model.state_dict(), next(row["loss"] for row in trainer.state.log_history if "loss" in row)
+
+    for words in ({}, {"compute_loss_func": summed}):
+        (theirs, loss), (ours, told) = one_step(Trainer, **words), one_step(ElasticTrainer, **words)
+        assert abs(loss - told) < 1e-5, (words, loss, told)
+        for name, value in theirs.items():
+            torch.testing.assert_close(ours[name], value, rtol=1e-5, atol=1e-6)
+    _, mean = one_step(ElasticTrainer, plain_mean=True)
+    assert abs(loss - mean) > 1e-3, "the micro-batches have too much alike to tell"
+
+
+def test_hf_loop_state(build, folder):
+    """A count in compute_loss that the loss depends on: no worker that joins would have it."""
+    need_transformers()
+    from tidemill.errors import UsageError
+    from tidemill.torch.hf import ElasticTrainer
+    from train_hf import Tokens, arguments, make
+
+    class Counts(ElasticTrainer):
+        count = 0
+
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            self.count += 1
+            return super().compute_loss(model, inputs, num_items_in_batch=num_items_in_batch) * (1 + 0.01 * self.count)
+
+    def train(**words):
+        args = arguments(str(folder), max_steps=2)
+        return Counts(model=make(), args=args, train_dataset=Tokens(), determinism="bitwise", **words).train()
+
+    try:
+        train()
+    except UsageError as error:
+        assert "was computed twice" in str(error) and "try_twice=False" in str(error), error
+    else:
+        raise Trouble("a count of the loop was taken")
+    need_transformers()
+    train(try_twice=False)
+
+
+def test_hf_who_saves(build, folder):
+    """After train() every worker's script calls save_model, save_state and save_metrics: one writes."""
+    need_transformers()
+    from train_hf import train
+
+    trainer, _ = train(str(folder), max_steps=2)
+    trainer.job._rank = 1
+    trainer.save_model(folder / "model")
+    trainer.save_state()
+    trainer.save_metrics("train", {"loss": 1.0})
+    assert not list(folder.iterdir()), list(folder.iterdir())
+    trainer.job._rank = 0
+    trainer.save_model(folder / "model")
+    trainer.save_state()
+    trainer.save_metrics("train", {"loss": 1.0})
+    found = {path.name for path in folder.iterdir()}
+    assert {"model", "trainer_state.json", "train_results.json"} <= found, found
+
+
+def test_hf_own_gpu(build, folder):
+    """Where an instance has several workers each takes the GPU of its place, and no other: with a made-up number of GPUs."""
+    need_transformers()
+    from tidemill.torch import hf
+    from train_hf import arguments
+
+    taken = []
+    for local, gpus, expected in (("2", 4, 2), ("6", 4, 2), ("1", 1, 0), (None, 4, 0)):
+        with made_up_gpus(gpus, local, taken):
+            args = arguments(str(folder))
+            args.use_cpu = False
+            args.__dict__["_setup_devices"], args._n_gpu = torch.device("cuda:0"), gpus  # as TrainingArguments finds them
+            hf._take_device(args)
+            assert (args.device, args.n_gpu, taken[-1]) == (torch.device("cuda", expected), 1, args.device), (local, gpus)
 
 
 def test_hf_resume(build, folder):
@@ -275,6 +373,14 @@ def test_hf_code_that_is_not_called(build, folder):
             assert name in str(error), error
         else:
             raise Trouble(f"{name} was taken")
+    trainer = ElasticTrainer(model=make(), args=args, train_dataset=Tokens())
+    for callback in (Epochs(), Epochs):
+        try:
+            trainer.add_callback(callback)
+        except UsageError as error:
+            assert "Epochs.on_step_begin" in str(error), error
+        else:
+            raise Trouble("add_callback has taken it")
 
 
 def test_hf_unused_columns(build, folder):

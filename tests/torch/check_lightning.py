@@ -65,7 +65,7 @@ def test_lightning_as_it_is(build, folder):
 
 def test_lightning_refused(build, folder):
     lightning = script()
-    from lightning.pytorch.callbacks import Callback, EarlyStopping
+    from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
     from tidemill.errors import UsageError
 
     class Steps(lightning.Net):
@@ -81,6 +81,15 @@ def test_lightning_refused(build, folder):
         def on_before_optimizer_step(self, *_):
             pass
 
+    class Keeps(Callback):
+        best = 0.0
+
+        def state_dict(self):
+            return {"best": self.best}
+
+        def load_state_dict(self, state):
+            self.best = state["best"]
+
     class Plateau(lightning.Net):
         def configure_optimizers(self):
             optimizer = torch.optim.SGD(self.parameters(), 0.1)
@@ -94,7 +103,8 @@ def test_lightning_refused(build, folder):
     by_hand = {"net": Manual, "gradient_clip_val": None, "accumulate_grad_batches": 1}
     for words, told in (({"net": Steps}, "Steps.optimizer_step"), (by_hand, "Manual.automatic_optimization"),
                         ({"callbacks": [EarlyStopping("val_loss")]}, "job.stop()"), ({"callbacks": [Clips()]}, "Clips.on_before"),
-                        ({"net": Plateau}, "ReduceLROnPlateau"),
+                        ({"net": Plateau}, "ReduceLROnPlateau"), ({"callbacks": [Keeps()]}, "Keeps.state_dict"),
+                        ({"callbacks": [ModelCheckpoint(folder, monitor="val_loss")]}, "ModelCheckpoint(monitor='val_loss')"),
                         ({"limit_train_batches": 3}, "limit_train_batches"), ({"net": Plateau, "max_epochs": -1}, "has an end"),
                         ({"net": Stops, "callbacks": []}, "left early")):
         try:
@@ -103,6 +113,100 @@ def test_lightning_refused(build, folder):
             assert told in str(error), error
         else:
             raise Trouble(f"{words} was taken")
+    keeps = Keeps()
+    strategy = lightning.TidemillStrategy("cpu", determinism="bitwise", state={"keeps": keeps})
+    lightning.train(folder, strategy=strategy, callbacks=[keeps, ModelCheckpoint(folder / "all", save_top_k=-1, filename="{step}-{val_loss:.4f}")])
+    assert len(list((folder / "all").glob("step=*-val_loss=*.ckpt"))) == 3
+
+
+def test_lightning_loop_state(build, folder):
+    """Counts and averages of the script in training_step, which the loss depends on."""
+    lightning = script()
+    from tidemill.errors import UsageError
+
+    class Counts(lightning.Net):
+        def on_train_start(self):
+            self.kept = {"count": 0}
+
+        def training_step(self, batch, number):
+            self.kept["count"] += 1
+            return super().training_step(batch, number) * (1 + 0.01 * self.kept["count"])
+
+    class Averages(lightning.Net):
+        def training_step(self, batch, number):
+            loss = super().training_step(batch, number)
+            self.history = [*getattr(self, "history", []), float(loss.detach())]
+            return loss * (1 + 0.1 * sum(self.history) / len(self.history))
+
+    for net in (Counts, Averages):
+        try:
+            lightning.train(folder, net=net)
+        except UsageError as error:
+            assert "was computed twice" in str(error) and "try_twice=False" in str(error), error
+        else:
+            raise Trouble(f"{net.__name__} was taken")
+    lightning.train(folder, net=Counts, strategy=lightning.TidemillStrategy("cpu", try_twice=False))
+
+
+def test_lightning_counts_once(build, folder):
+    """The first step is computed twice, and what it logs for means and sums over an epoch counts once."""
+    lightning = script()
+    import torchmetrics
+
+    class Logs(lightning.Net):
+        def __init__(self):
+            super().__init__()
+            self.values = torchmetrics.SumMetric()
+
+        def training_step(self, batch, number):
+            loss = super().training_step(batch, number)
+            self.log("count", 1.0, on_step=False, on_epoch=True, reduce_fx="sum")
+            self.values.update(1.0)
+            self.log("values", self.values, on_step=False, on_epoch=True)
+            self.log("mean", loss, on_step=False, on_epoch=True)
+            return loss
+
+    told = []
+    for twice in (True, False):
+        strategy = lightning.TidemillStrategy("cpu", seed=3, try_twice=twice)
+        trainer, _, _ = lightning.train(folder / str(twice), net=Logs, strategy=strategy, max_epochs=1)
+        told.append({name: float(trainer.callback_metrics[name]) for name in ("count", "values", "mean")})
+    assert told[0] == told[1] and told[0]["count"] == told[0]["values"] == 20.0, told
+
+
+def test_lightning_who_is_main(build, folder):
+    """Before workers have met a script that asks gets an error; Lightning itself, which asks all the time, does not."""
+    lightning = script()
+    import os
+
+    from lightning.fabric.utilities.rank_zero import rank_zero_only
+    from tidemill.errors import UsageError
+
+    kept = rank_zero_only.rank
+    os.environ["TIDEMILL_COORDINATOR"] = "127.0.0.1:1"
+    try:
+        trainer = lightning.lightning.Trainer(strategy=lightning.TidemillStrategy("cpu"), accelerator="cpu", devices=1, logger=False,
+                                              default_root_dir=folder)
+        for thing in (trainer, trainer.strategy):
+            try:
+                thing.is_global_zero
+            except UsageError as error:
+                assert "is_global_zero" in str(error) and "on_train_start" in str(error), error
+            else:
+                raise Trouble("nobody is main yet")
+    finally:
+        os.environ.pop("TIDEMILL_COORDINATOR")
+        rank_zero_only.rank = kept
+    assert trainer.is_global_zero  # alone
+
+
+def test_lightning_own_gpu(build, folder):
+    lightning = script()
+    from cluster import made_up_gpus
+
+    for local, gpus, expected in (("2", 4, "cuda:2"), ("5", 4, "cuda:1"), ("1", 0, "cpu")):
+        with made_up_gpus(gpus, local, []):
+            assert lightning.TidemillStrategy().root_device == torch.device(expected), (local, gpus)
 
 
 def test_lightning_stop(build, folder):
@@ -140,5 +244,5 @@ def test_lightning_cluster(build, folder):
             raise Trouble(f"other weights than alone\n{c.tail()}")
 
 
-for _test in (test_lightning_as_it_is, test_lightning_stop, test_lightning_cluster):
+for _test in (test_lightning_as_it_is, test_lightning_counts_once, test_lightning_stop, test_lightning_cluster):
     _test.slow = True

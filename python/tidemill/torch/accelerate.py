@@ -27,7 +27,8 @@ from torch.utils.data import DataLoader
 
 from tidemill.errors import UsageError
 from tidemill.session import under_agent
-from tidemill.torch.job import Job, init
+from tidemill.torch.data import stream_in
+from tidemill.torch.job import Job, init, own_device
 
 try:
     import accelerate
@@ -47,11 +48,12 @@ class Accelerator(accelerate.Accelerator):
 
     def __init__(self, *words: Any, steps: Optional[int] = None, batch: Optional[int] = None, seed: Optional[int] = None,
                  determinism: Optional[str] = None, state: Optional[Mapping[str, Any]] = None, schedule: str = "step",
-                 **named: Any) -> None:
-        """steps, batch, seed, determinism: as for tidemill.torch.init. state, schedule: as for Job.attach. The rest is
+                 try_twice: bool = True, **named: Any) -> None:
+        """steps, batch, seed, determinism, try_twice: as for tidemill.torch.init. state, schedule: as for Job.attach. The rest is
         accelerate's."""
         if under_agent(os.environ):
             _hide_ranks()
+        self._attached = False
         super().__init__(*words, **named)
         if self.mixed_precision == "fp16":
             raise UsageError("Accelerator(mixed_precision=\"fp16\") steps the optimizer by a scaler of its own: use \"bf16\", or "
@@ -60,11 +62,22 @@ class Accelerator(accelerate.Accelerator):
             raise UsageError("Accelerator counts several processes: start the script with python or tidemill run, not with "
                              "accelerate launch")
         share = None if batch is None else batch // self.gradient_accumulation_steps
-        self.job: Job = init(steps=steps, batch=batch, micro_batch=share, seed=seed, determinism=determinism)
-        self._extras, self._schedule, self._attached = state, schedule, False
+        self.job: Job = init(steps=steps, batch=batch, micro_batch=share, seed=seed, determinism=determinism,
+                             try_twice=try_twice)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+        self._extras, self._schedule = state, schedule
         self._inside, self._counted = False, 0
         self._said: Any = None  # what the loop has logged for the step that is computed
+        self._saved: Any = None  # the same, of save_state
         self.job.after_step(self._tell_log)
+        self.job.after_step(self._save_now)
+
+    @property
+    def device(self) -> torch.device:
+        """The GPU of this worker's place on its instance, where accelerate would use the first."""
+        plain: torch.device = super().device
+        return own_device() if plain.type == "cuda" else plain
 
     def prepare(self, *things: Any, **named: Any) -> Any:
         """As Accelerator.prepare; the call that has the model and the optimizer attaches them."""
@@ -129,14 +142,41 @@ class Accelerator(accelerate.Accelerator):
         if said is not None and self.is_main_process:
             super().log(said[0], step=said[1], log_kwargs=said[2] or {})
 
+    def save_state(self, *words: Any, **named: Any) -> Any:
+        """As Accelerator.save_state, by the worker that is main; in the loop of the step that is computed, once it is committed. A job
+        does not need it: it goes on by itself from its last committed step."""
+        if self.job._step is not None:
+            self._saved = (words, named)
+            return None
+        return super().save_state(*words, **named) if self.is_main_process else None
+
+    def _save_now(self, step: int, loss: Optional[float]) -> None:
+        saved, self._saved = self._saved, None
+        if saved is not None and self.is_main_process:
+            super().save_state(*saved[0], **saved[1])
+
+    def load_state(self, *words: Any, **named: Any) -> None:
+        """Not in a job: workers that join would not have what one has loaded."""
+        raise UsageError("accelerator.load_state: a job goes on by itself from its last committed step, so leave it out. To begin from other "
+                         "weights load them into the model before prepare, the same on every worker")
+
     @property
     def is_main_process(self) -> bool:
-        """One worker of the job, from `prepare` on; before it, none where there are others."""
+        """One worker of the job, from `prepare` on; before it an error where there are others: which one is main is not known."""
         if not self._attached:
-            return not under_agent(os.environ)
+            if under_agent(os.environ):
+                raise UsageError("accelerator.is_main_process is not known before prepare(model, optimizer): a worker learns its place when "
+                                 "it joins. Ask after it; what every worker may do (os.makedirs(..., exist_ok=True)) needs no question, and "
+                                 "what one does for the whole job belongs into a function given to accelerator.job.on_main")
+            return True
         return self.job.is_main
 
-    is_local_main_process = is_main_process
+    @property
+    def is_local_main_process(self) -> bool:
+        """From `prepare` on as is_main_process, so that a line is shown once a job; before it the first worker of each instance."""
+        if not self._attached and under_agent(os.environ):
+            return not int(os.environ.get("TIDEMILL_LOCAL_RANK") or 0)
+        return self.is_main_process
 
     def print(self, *words: Any, **named: Any) -> None:
         """By one worker."""
@@ -162,6 +202,10 @@ class _Loader:
 
     def __iter__(self) -> Iterator[Any]:
         job = self._owner.job
+        if stream_in(self._plain) is not None:  # it has no length, so the job is one epoch
+            for batch in () if job._over else job.batches(self._plain):
+                yield send_to_device(batch, self._owner.device)
+            return
         if self._epochs is None:
             self._epochs = job.epochs(self._plain)
         if next(self._epochs, None) is None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import json
 import math
 import os
@@ -27,8 +28,7 @@ from torch import nn
 
 from tidemill.errors import UsageError
 from tidemill.session import under_agent
-from tidemill.torch.job import Job, init
-
+from tidemill.torch.job import Job, init, own_device
 
 
 def _hide_ranks() -> None:
@@ -80,7 +80,7 @@ _KEPT = {
     "push_to_hub(), where the script calls it": ("hub_token", "hub_private_repo", "hub_model_id", "hub_revision"),
     "flags for the script alone": ("do_train", "do_eval", "do_predict"),
     "both values are the same here": (
-        "average_tokens_across_devices",  # a micro-batch has its own mean
+        "average_tokens_across_devices",  # tokens are counted over the whole step, whoever computes it
         "save_only_model",  # the job keeps the optimizer's state
         "log_on_each_node", "logging_nan_inf_filter",  # one worker logs; a loss that is not finite ends the job
         "dataloader_pin_memory", "dataloader_persistent_workers"),
@@ -136,13 +136,27 @@ def _refuse_code(trainer: Any) -> None:
             raise UsageError(f"{type(trainer).__name__}.{name} would never be called: ElasticTrainer has a loop of its own. "
                              "Override compute_loss, create_optimizer or create_scheduler, or give it a data_collator")
     for callback in trainer.callback_handler.callbacks:
-        kind = type(callback)
-        if kind.__module__.partition(".")[0] == "transformers":
-            continue
-        for name in _NOT_CALLED:
-            if getattr(kind, name, None) is not getattr(transformers.TrainerCallback, name, None):
-                raise UsageError(f"{kind.__name__}.{name} would never be called: ElasticTrainer calls on_train_begin, "
-                                 "on_step_end, on_epoch_end, on_evaluate, on_log, on_save and on_train_end")
+        _refuse_callback(callback)
+
+
+def _refuse_callback(callback: Any) -> None:
+    """callback: an object or its class, as Trainer takes both."""
+    kind = callback if isinstance(callback, type) else type(callback)
+    if kind.__module__.partition(".")[0] == "transformers":
+        return
+    for name in _NOT_CALLED:
+        if getattr(kind, name, None) is not getattr(transformers.TrainerCallback, name, None):
+            raise UsageError(f"{kind.__name__}.{name} would never be called: ElasticTrainer calls on_train_begin, "
+                             "on_step_end, on_epoch_end, on_evaluate, on_log, on_save and on_train_end")
+
+
+def _take_device(args: Any) -> None:
+    """The GPU of this worker's place: Trainer would take the first, and share evaluation out over all that it sees."""
+    if args.use_cpu or args.device.type != "cuda":
+        return
+    device = own_device()
+    torch.cuda.set_device(device)
+    args.__dict__["_setup_devices"], args._n_gpu = device, 1
 
 
 def _length(dataset: Any) -> Optional[int]:
@@ -209,24 +223,26 @@ class ElasticTrainer(Trainer):
     """transformers.Trainer whose workers may come and go.
 
     The batch of a step is per_device_train_batch_size x gradient_accumulation_steps for any number of workers, as in
-    a single process. Each micro-batch (per_device_train_batch_size samples) has its own mean loss; a step's
+    a single process. As in Trainer, a loss over tokens is divided by the tokens of the whole step that are not masked (-100); where
+    Trainer does not count them, each micro-batch (per_device_train_batch_size samples) has its own mean loss, and a step's
     gradient is the mean over its micro-batches. Every item is used once per epoch, in an order drawn from args.seed. The model
     must start with the same weights on every worker: use from_pretrained, model_init, or transformers.set_seed before it is
     created.
     """
 
     def __init__(self, *words: Any, determinism: Optional[str] = None, threads: Optional[int] = None,
-                 backend: Optional[str] = None, **named: Any) -> None:
-        """determinism, threads, backend: as for tidemill.torch.init; the rest as for transformers.Trainer."""
+                 backend: Optional[str] = None, try_twice: bool = True, **named: Any) -> None:
+        """determinism, threads, backend, try_twice: as for tidemill.torch.init; the rest as for transformers.Trainer."""
         if int(transformers.__version__.split(".")[0]) < OLDEST_TRANSFORMERS:
             raise UsageError(f"tidemill.torch.hf needs transformers {OLDEST_TRANSFORMERS} or newer (tested with 5.22); this "
                              f"is {transformers.__version__}")
         given = named.get("args", words[1] if len(words) > 1 else None)
         if given is not None:
             _refuse(given)  # before Trainer acts on it
+            _take_device(given)
         super().__init__(*words, **named)
         _refuse_code(self)
-        self._settings = {"determinism": determinism, "threads": threads, "backend": backend}
+        self._settings = {"determinism": determinism, "threads": threads, "backend": backend, "try_twice": try_twice}
         self.job: Optional[Job] = None
         self._begun = False
 
@@ -248,12 +264,15 @@ class ElasticTrainer(Trainer):
             return not under_agent(os.environ)
         return self.is_main
 
+    def add_callback(self, callback: Any) -> None:
+        """As Trainer.add_callback."""
+        _refuse_callback(callback)
+        super().add_callback(callback)
+
     def save_model(self, output_dir: Optional[str] = None, _internal_call: bool = False) -> None:
-        """As Trainer.save_model. After train() only where the final weights are: a worker that came too late has others."""
-        if self.job is not None and self.job._over and not self.job.has_result:
-            warnings.warn("save_model: this worker came too late for the final weights, and saves nothing", stacklevel=2)
-            return
-        super().save_model(output_dir, _internal_call)
+        """As Trainer.save_model, by the worker that is main: several would write the same files at once."""
+        if self.is_main:
+            super().save_model(output_dir, _internal_call)
 
     def is_local_process_zero(self) -> bool:
         """The same as is_world_process_zero: each worker is its own node."""
@@ -280,7 +299,7 @@ class ElasticTrainer(Trainer):
         folder = self._checkpoint_of_others(resume_from_checkpoint)
         before = 0 if folder is None else self._load_weights(folder, steps)
         job = init(steps=steps - before, batch=batch, micro_batch=args.per_device_train_batch_size, seed=args.seed,
-                   try_twice=False, **self._settings)
+                   **self._settings)
         model = self.model
         if args.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs)
@@ -358,14 +377,31 @@ class ElasticTrainer(Trainer):
 
     def _loop(self, job: Job, model: nn.Module, dataset: Any, collate: Any) -> None:
         model.train()
-        for inputs in job.batches(dataset, collate=collate, workers=self.args.dataloader_num_workers):
+        workers = self.args.dataloader_num_workers
+        for inputs in job.batches(dataset, collate=collate, workers=workers, count=self._tokens if self._counts() else None):
             if not job.rehearsing:
                 self._say_begin(job)
             with job.step() as step:
                 prepared = self._prepare_inputs(inputs)
+                items = None if step.count is None else torch.tensor(int(step.count), device=self.args.device)
                 with self._casting():
-                    loss = self.compute_loss(model, prepared)
-                step.backward(loss)
+                    loss = self.compute_loss(model, prepared, **({} if items is None else {"num_items_in_batch": items}))
+                step.backward(loss, scale=float(job.micro_batches) if self._is_share_of_step(items) else 1.0)
+
+    def _counts(self) -> bool:
+        """Does compute_loss take the number of a step's tokens?"""
+        names = inspect.signature(self.compute_loss).parameters
+        return "num_items_in_batch" in names or any(p.kind is p.VAR_KEYWORD for p in names.values())
+
+    def _tokens(self, inputs: Any) -> Optional[float]:
+        """As Trainer counts them; None: it does not."""
+        found = self.get_batch_samples(iter([inputs]), 1, torch.device("cpu"))[1]
+        return None if found is None else float(found)
+
+    def _is_share_of_step(self, items: Any) -> bool:
+        """Is the loss of a micro-batch its part of the step's, and not a mean of its own? As Trainer.training_step decides."""
+        told = getattr(self, "loss_is_scaled_for_ga", None)
+        return bool((self.model_accepts_loss_kwargs and items is not None) or self.compute_loss_func is not None) if told is None else told
 
     def _casting(self) -> ContextManager[Any]:
         if not self.args.bf16 and not self.args.fp16:

@@ -16,17 +16,19 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Dict, Iterator, Optional, Union
+import sys
+from typing import Any, Dict, Iterator, Optional, Set, Union
 
 import torch
 from torch.utils.data import DataLoader
 
 from tidemill.errors import UsageError
 from tidemill.session import under_agent
-from tidemill.torch.job import Job, init
+from tidemill.torch.job import Job, init, own_device
 
 try:
     import lightning.pytorch as pl
+    from lightning.pytorch.callbacks import ModelCheckpoint
     from lightning.fabric.utilities.rank_zero import rank_zero_only
     from lightning.pytorch.loggers.utilities import _log_hyperparams
     from lightning.pytorch.strategies import SingleDeviceStrategy
@@ -58,34 +60,49 @@ _REFUSED = {
 }
 
 
-def _refuse(trainer: Any, module: Any, loader: Any) -> None:
-    """What this strategy cannot honour, by its name."""
-    def no(what: str, why: str) -> None:
-        raise UsageError(f"{what} cannot be used with TidemillStrategy: {why}")
+def _no(what: str, why: str) -> None:
+    raise UsageError(f"{what} cannot be used with TidemillStrategy: {why}")
 
+
+def _refuse_callback(callback: Any, attached: Any) -> None:
+    """attached: what the user made part of the job's state."""
+    name = type(callback).__name__
+    for kind in type(callback).__mro__:
+        if kind.__name__ in _REFUSED and kind.__module__.startswith(("lightning", "pytorch_lightning")):
+            _no(name, _REFUSED[kind.__name__])
+    if isinstance(callback, ModelCheckpoint):
+        if callback.monitor is not None and callback.save_top_k != 0:
+            _no(f"{name}(monitor={callback.monitor!r})", "which file is the best is known to one process alone, and forgotten when it is lost. "
+                "Keep all, and choose after fit: "
+                f"ModelCheckpoint(save_top_k=-1, filename=\"{{step}}-{{{callback.monitor}:.4f}}\")")
+    elif is_overridden("state_dict", callback, pl.Callback) and not any(callback is thing for thing in attached):
+        _no(f"{name}.state_dict", "what it keeps would not go with the job. Attach it (TidemillStrategy(state={NAME: callback})) and change it "
+            "in a function given to trainer.strategy.job.on_commit")
+    for hook in ("on_before_optimizer_step", "on_before_zero_grad"):
+        if hook in type(callback).__dict__ and not type(callback).__module__.startswith("lightning"):
+            _no(f"{name}.{hook}", "it would not be called when the step is applied; use job.on_commit")
+
+
+def _refuse(trainer: Any, module: Any, loader: Any, attached: Any) -> None:
+    """What this strategy cannot honour, by its name."""
     if not isinstance(loader, DataLoader):
-        no(f"a train_dataloader of type {type(loader).__name__}", "give one torch.utils.data.DataLoader")
+        _no(f"a train_dataloader of type {type(loader).__name__}", "give one torch.utils.data.DataLoader")
     if not module.automatic_optimization:
-        no(f"{type(module).__name__}.automatic_optimization = False", "Tidemill decides when the optimizer steps; in a loop of "
-           "your own use tidemill.torch.init")
+        _no(f"{type(module).__name__}.automatic_optimization = False", "Tidemill decides when the optimizer steps; in a loop of "
+            "your own use tidemill.torch.init")
     for name in ("limit_train_batches", "overfit_batches", "reload_dataloaders_every_n_epochs", "fast_dev_run"):
         if getattr(trainer, name) not in ((1.0,) if name == "limit_train_batches" else (0, 0.0, False)):
-            no(f"Trainer({name}={getattr(trainer, name)!r})", "a job trains all of its steps; use max_steps")
+            _no(f"Trainer({name}={getattr(trainer, name)!r})", "a job trains all of its steps; use max_steps")
     if trainer.ckpt_path is not None:
-        no("fit(ckpt_path=...)", "a job resumes by itself from its last committed step. Load weights into the model before fit")
+        _no("fit(ckpt_path=...)", "a job resumes by itself from its last committed step. Load weights into the model before fit")
     precision = trainer.precision_plugin
     if getattr(precision, "scaler", None) is not None:
-        no(f"Trainer(precision={precision.precision!r})", "it scales the loss by itself; use \"bf16-mixed\"")
+        _no(f"Trainer(precision={precision.precision!r})", "it scales the loss by itself; use \"bf16-mixed\"")
     for name, why in _NOT_CALLED.items():
         if is_overridden(name, module, pl.LightningModule):
-            no(f"{type(module).__name__}.{name}", why)
+            _no(f"{type(module).__name__}.{name}", why)
     for callback in trainer.callbacks:
-        for kind in type(callback).__mro__:
-            if kind.__name__ in _REFUSED and kind.__module__.startswith(("lightning", "pytorch_lightning")):
-                no(type(callback).__name__, _REFUSED[kind.__name__])
-        for name in ("on_before_optimizer_step", "on_before_zero_grad"):
-            if name in type(callback).__dict__ and not type(callback).__module__.startswith("lightning"):
-                no(f"{type(callback).__name__}.{name}", "it would not be called when the step is applied; use job.on_commit")
+        _refuse_callback(callback, attached)
 
 
 def _one_schedule(strategy: Any) -> Dict[str, Any]:
@@ -188,6 +205,7 @@ class _Steps:
             raise UsageError("trainer.should_stop was set: workers would not stop alike. Call trainer.strategy.job.stop() in a "
                              "function given to trainer.strategy.job.on_commit")
         given, before, first = closure._step_fn.args[0], job.committed_step, True
+        known = set(trainer.fit_loop.epoch_loop._results)
         while True:
             if not first:
                 batch = trainer.precision_plugin.convert_input(self._now)
@@ -195,10 +213,31 @@ class _Steps:
                 given["batch"] = self._strategy.batch_to_device(batch, dataloader_idx=0)
             first = False
             job._seed_again()
+            tried = job.trying
             closure()
             self.advance()
+            if tried and not job.trying:
+                self._forget(known)
             if self.ended or job.committed_step != before:
                 return
+
+
+    def _forget(self, known: Set[str]) -> None:
+        """What was logged while the first step was computed for the first of two times: means over an epoch would count it twice."""
+        results = self._trainer.fit_loop.epoch_loop._results
+        for key in set(results) - known:
+            del results[key]
+        for part in self._trainer.lightning_module.modules():
+            if any(kind.__module__.startswith("torchmetrics") for kind in type(part).__mro__) and callable(getattr(part, "reset", None)):
+                part.reset()
+
+
+def _asked_by_script() -> bool:
+    """Is the caller's caller, passing over Trainer's own property, no part of Lightning?"""
+    frame = sys._getframe(2)
+    if frame.f_code.co_name == "is_global_zero" and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_globals.get("__name__", "").partition(".")[0] not in ("lightning", "pytorch_lightning", "tidemill")
 
 
 class TidemillStrategy(SingleDeviceStrategy):
@@ -208,19 +247,16 @@ class TidemillStrategy(SingleDeviceStrategy):
 
     def __init__(self, device: Union[str, torch.device, None] = None, *, seed: Optional[int] = None,
                  determinism: Optional[str] = None, threads: Optional[int] = None, backend: Optional[str] = None,
-                 state: Optional[Dict[str, Any]] = None, **named: Any) -> None:
-        """device: of the model; default the GPU where there is one. seed: default that of seed_everything. The others are
+                 state: Optional[Dict[str, Any]] = None, try_twice: bool = True, **named: Any) -> None:
+        """device: of the model; default the GPU of this worker's place where there is one. seed: default that of seed_everything. The others are
         those of tidemill.torch.init and, for state, Job.attach."""
         if under_agent(os.environ):
             for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
                 os.environ.pop(name, None)
-        local = int(os.environ.get("TIDEMILL_LOCAL_RANK") or 0)  # where workers share an instance, each has its own GPU
-        gpus = torch.cuda.device_count()
-        place = device or (f"cuda:{local % gpus}" if gpus > 0 else "cpu")
-        super().__init__(device=place, **named)  # type: ignore[arg-type]
+        super().__init__(device=device or own_device(), **named)  # type: ignore[arg-type]
         if seed is None and os.environ.get("PL_GLOBAL_SEED", "").isdigit():
             seed = int(os.environ["PL_GLOBAL_SEED"])
-        self._settings = {"seed": seed, "determinism": determinism, "threads": threads, "backend": backend}
+        self._settings = {"seed": seed, "determinism": determinism, "threads": threads, "backend": backend, "try_twice": try_twice}
         self._extras = state
         self._job: Optional[Job] = None
         self._steps: Optional[_Steps] = None
@@ -239,8 +275,12 @@ class TidemillStrategy(SingleDeviceStrategy):
 
     @property
     def is_global_zero(self) -> bool:
-        """Is this worker the one to log and save? From fit on; before, none is where there are others."""
+        """Is this worker the one to log and save? From on_train_start on; before, none is where there are others, and a script that asks
+        gets an error."""
         if self._job is None:
+            if under_agent(os.environ) and _asked_by_script():
+                raise UsageError("is_global_zero is not known before on_train_start: a worker learns its place when it joins the job. Ask "
+                                 "there or later; what every worker may do (os.makedirs(..., exist_ok=True)) needs no question")
             return not under_agent(os.environ)
         return self._job.is_main
 
@@ -262,7 +302,7 @@ class TidemillStrategy(SingleDeviceStrategy):
         trainer = self._trainer or (module.trainer if module is not None else None)
         if trainer is None or not trainer.training or trainer.state.fn != "fit":
             return dataloader
-        _refuse(trainer, module, dataloader)
+        _refuse(trainer, module, dataloader, (self._extras or {}).values())
         self._trainer, self._steps = trainer, _Steps(self, trainer, dataloader)
         return self._steps
 
@@ -271,7 +311,7 @@ class TidemillStrategy(SingleDeviceStrategy):
         trainer, steps = self._trainer, self._steps
         if self._job is not None or steps is None or not self.optimizers:
             return
-        job = init(steps=steps.steps, batch=steps.batch, micro_batch=steps.micro_batch, try_twice=False, **self._settings)
+        job = init(steps=steps.steps, batch=steps.batch, micro_batch=steps.micro_batch, **self._settings)
         clip = {"clip_value" if trainer.gradient_clip_algorithm == "value" else "clip": trainer.gradient_clip_val}
         job._steps_elsewhere = True
         job.attach(self.lightning_module, self.optimizers[0], **_one_schedule(self), state=self._extras,
