@@ -1,12 +1,14 @@
 """Scripts of others, unchanged beside the checkout (../shared/foreign), ported here by named edits: trained alone and through
 kills, to the same weights. doc/pytorch-port.md shows these edits."""
+import json
 import os
+import random
 import subprocess
 import sys
 
 import torch
 
-from cluster import ROOT, Cluster, Skipped, Trouble, python
+from cluster import ROOT, Cluster, Skipped, Trouble, need, python
 
 FOREIGN = ROOT.parent / "shared" / "foreign"
 HERE = ROOT / "tests" / "torch"
@@ -127,6 +129,26 @@ FSDP2_TEST = {
     "small steps": ("            loss = nn", "            watch.wait(job)\n            loss = nn"),
     "the result": ("\n\nif __name__", "    if job.done():\n        watch.save(model)\n\n\nif __name__"),
 }
+RUN_CLM = {
+    "the package": ("import transformers\n", "import transformers\nfrom tidemill.torch.hf import ElasticTrainer\n"),
+    "no other trainer": ("    Trainer,\n", ""),
+    "the trainer": ("    trainer = Trainer(\n", "    trainer = ElasticTrainer(\n"),
+}
+RUN_CLM_TEST = {
+    "all bits": ("        model=model,\n", "        model=model, determinism=\"bitwise\",\n"),
+    "what the test reads": ("    if training_args.do_train:\n        checkpoint = None\n",
+                            "    import watch; trainer.add_callback(watch.Steps(trainer))\n"
+                            "    if training_args.do_train:\n        checkpoint = None\n"),
+}
+WATCH_TRAINER = '''
+from transformers import TrainerCallback
+class Steps(TrainerCallback):
+    def __init__(self, trainer):
+        self.trainer = trainer
+    def on_step_end(self, args, state, control, **_):
+        print(f"applied {state.global_step} of {self.trainer.job.world_size}", flush=True)
+        gate.wait(state.global_step, lambda: False)
+'''
 WATCH = '''
 import os, sys, torch
 sys.path.insert(0, {tests!r})
@@ -173,26 +195,34 @@ def changed(edits):
     return sum(len([line for line in after.splitlines() if line not in before.splitlines()]) for before, after in edits.values())
 
 
+def by_itself(folder, command, **more):
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMILL_") or k == "TIDEMILL_LIBRARY"}
+    done = subprocess.run(command, cwd=folder, env={**variables, **more}, capture_output=True, text=True)
+    if done.returncode:
+        raise Trouble(done.stdout[-2000:] + done.stderr[-3000:])
+
+
+def disturb(c):
+    """Two workers, of which one is killed and comes back, and one is gone with its agent; another comes."""
+    c.start_agent(1)
+    c.start_agent(2)
+    c.await_step(2, 2)
+    c.kill_worker(1)
+    c.await_step(c.newest()[0] + 1, 1)
+    c.kill_instance(2)
+    c.start_agent(3)
+    c.await_end()
+
+
 def both_ways(build, folder, script, words, steps, stages=1):
     """Alone, and on two workers of which one is killed and comes back, and one is gone with its agent."""
     (folder / "watch.py").write_text(WATCH.format(tests=str(ROOT / "tests" / "torch")))
-    variables = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMILL_") or k == "TIDEMILL_LIBRARY"}
-    variables["TEST_OUT"] = str(folder / "alone")
-    done = subprocess.run([sys.executable, script, *words], cwd=folder, env=variables, capture_output=True, text=True)
-    if done.returncode:
-        raise Trouble(done.stdout[-2000:] + done.stderr[-3000:])
+    by_itself(folder, [sys.executable, script, *words], TEST_OUT=str(folder / "alone"))
     command = ["/bin/sh", "-c", f"cd {folder} && exec {python()} {script} {' '.join(words)}"]
     with Cluster(build, folder / "cluster", command, steps, micro_batches=4, stages=stages,
                  variables={"TEST_OUT": str(folder / "out"), "TEST_GATE": str(folder / "cluster" / "gate"),
                             "TIDEMILL_DETERMINISM": "bitwise"}) as c:
-        c.start_agent(1)
-        c.start_agent(2)
-        c.await_step(2, 2)
-        c.kill_worker(1)
-        c.await_step(c.newest()[0] + 1, 1)
-        c.kill_instance(2)
-        c.start_agent(3)
-        c.await_end()
+        disturb(c)
         c.await_(lambda: len(list(folder.glob("out-*"))) > 0, 30, "the final weights")
         alone, other = torch.load(folder / "alone-0"), torch.load(next(folder.glob("out-*")))
         for key, value in alone.items():
@@ -252,5 +282,39 @@ def test_fsdp2_script(build, folder):
     assert changed(FSDP2) == 8, changed(FSDP2)
 
 
-for _test in (test_fsdp2_script, test_nanogpt, test_mnist, test_torchrun_script, test_torchft_script):
+def write_texts(folder):
+    draw = random.Random(1)
+    words = ["the", "cat?", "sat", "on", "a", "mat.", "dog", "ran!"]  # signs that the script masks
+    for name, lines in (("train.txt", 220), ("valid.txt", 30)):
+        (folder / name).write_text("".join(" ".join(draw.choices(words, k=8)) + "\n" for _ in range(lines)))
+
+
+def test_run_clm(build, folder):
+    """In the style of Hugging Face's run_clm.py: HfArgumentParser, datasets, evaluation, and what it saves, without an `if`."""
+    interpreter = need("datasets")
+    (folder / "watch.py").write_text(WATCH.format(tests=str(ROOT / "tests" / "torch")) + WATCH_TRAINER)
+    (folder / "train.py").write_text(port(HERE / "script_run_clm.py", RUN_CLM, RUN_CLM_TEST))
+    write_texts(folder)
+    words = ("--train_file train.txt --validation_file valid.txt --do_train --do_eval --max_steps 80 --per_device_train_batch_size 2 "
+             "--gradient_accumulation_steps 4 --learning_rate 1e-3 --seed 3 --use_cpu True --report_to none --logging_steps 10 "
+             "--save_strategy no --disable_tqdm True --config_overrides n_embd=32,n_layer=2,n_head=2,n_positions=16")
+    hub = {"HF_HOME": str(folder / "hub"), "HF_HUB_OFFLINE": "1"}
+    by_itself(folder, [interpreter, "train.py", *words.split(), "--output_dir", "alone"], **hub)
+    command = ["/bin/sh", "-c", f"cd {folder} && exec {interpreter} train.py {words} --output_dir out"]
+    with Cluster(build, folder / "cluster", command, 80, micro_batches=4,
+                 variables={**hub, "TEST_GATE": str(folder / "cluster" / "gate"), "TIDEMILL_DETERMINISM": "bitwise"}) as c:
+        disturb(c)
+        c.await_(lambda: (folder / "out" / "README.md").exists(), 60, "all that the script saves")
+        alone, other = folder / "alone", folder / "out"
+        if (alone / "model.safetensors").read_bytes() != (other / "model.safetensors").read_bytes():
+            raise Trouble(f"other weights than alone\n{c.tail()}")
+        names = {path.name for path in alone.iterdir()}
+        assert names == {path.name for path in other.iterdir()} >= {"tokenizer.json", "trainer_state.json", "train_results.json"}, names
+        told = [json.loads((path / "all_results.json").read_text()) for path in (alone, other)]
+        keys = ("train_loss", "train_samples", "eval_loss", "eval_accuracy", "perplexity")
+        assert [told[0][key] for key in keys] == [told[1][key] for key in keys], told
+    assert changed(RUN_CLM) == 2, changed(RUN_CLM)  # as doc/pytorch-port.md says
+
+
+for _test in (test_run_clm, test_fsdp2_script, test_nanogpt, test_mnist, test_torchrun_script, test_torchft_script):
     _test.slow = True
