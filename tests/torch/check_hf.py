@@ -259,7 +259,7 @@ def test_hf_own_gpu(build, folder):
     """Where an instance has several workers each takes the GPU of its place, and no other: with a made-up number of GPUs."""
     need_transformers()
     from tidemill.torch import hf
-    from train_hf import arguments
+    from train_hf import Tokens, arguments, make
 
     taken = []
     for local, gpus, expected in (("2", 4, 2), ("6", 4, 2), ("1", 1, 0), (None, 4, 0)):
@@ -269,6 +269,13 @@ def test_hf_own_gpu(build, folder):
             args.__dict__["_setup_devices"], args._n_gpu = torch.device("cuda:0"), gpus  # as TrainingArguments finds them
             hf._take_device(args)
             assert (args.device, args.n_gpu, taken[-1]) == (torch.device("cuda", expected), 1, args.device), (local, gpus)
+    kept, seen = hf._take_device, []
+    hf._take_device = seen.append
+    try:
+        for named in ({"args": arguments(str(folder))}, {}):  # without arguments Trainer makes some
+            assert hf.ElasticTrainer(model=make(), train_dataset=Tokens(), **named).args is seen[-1]
+    finally:
+        hf._take_device = kept
 
 
 def test_hf_resume(build, folder):

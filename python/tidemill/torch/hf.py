@@ -237,6 +237,8 @@ class ElasticTrainer(Trainer):
             raise UsageError(f"tidemill.torch.hf needs transformers {OLDEST_TRANSFORMERS} or newer (tested with 5.22); this "
                              f"is {transformers.__version__}")
         given = named.get("args", words[1] if len(words) > 1 else None)
+        if given is None and len(words) < 2:
+            given = named["args"] = transformers.TrainingArguments(output_dir="tmp_trainer")  # as Trainer does
         if given is not None:
             _refuse(given)  # before Trainer acts on it
             _take_device(given)
