@@ -3,7 +3,9 @@
  * Pools that can train together are one group, and its capacity is learned as one series, so what its pools lose
  * together is in it. A group is worth the throughput that its capacity is expected to give over the next two hours, by
  * what an instance costs there. The job moves when what another group yields more in that time exceeds what the move
- * costs: the pause, and the egress. It orders there first and trains on where it is until the instances have come.
+ * costs: the pause, and the egress. It orders there first and trains on where it is until the instances have come: so
+ * what a start-up time costs is what the group would have yielded more by then, and all of it where nothing runs. All
+ * groups are looked at for two hours and the longest start-up time, or those that start slowly would never be reached.
  *
  * Inside a group it takes as many instances as make a difference and are worth their money (pools_worth.c), the
  * cheapest first; an instance's price is raised by what its preemption would cost the whole job, more so where the job
@@ -14,13 +16,14 @@
 
 #include <math.h>
 
-enum { SAMPLES = 12 };                      /* that are looked ahead: two hours */
-static const double least_gain = 0.02;      /* a move must gain this share */
-static const double kept_discount = 0.8;    /* of the price of an instance that is there: it has proved to live */
-static const double swapped_after_s = 7200; /* in this time a swap must pay for the two times that all stand still */
-static const double least_worth = 0.98;     /* of throughput that is given up for a cheaper group: the rest */
-static const double nothing_missed = 0.995; /* of the throughput: what costs no more than that is saved */
-static const double nearly_all = 0.9;       /* of the throughput to come: enough of the new instances have arrived */
+enum { AHEAD_S = 7200, START_S_MAX = 86400 }; /* what is looked ahead; a start-up time that counts */
+static const double least_gain = 0.02;        /* a move must gain this share */
+static const double kept_discount = 0.8;      /* of the price of an instance that is there: it has proved to live */
+static const double swapped_after_s = 7200;   /* in this time a swap must pay for the two times that all stand still */
+static const double started_after_s = 1800;   /* in this time a price must make up for a start-up that takes longer */
+static const double least_worth = 0.98;       /* of throughput that is given up for a cheaper group: the rest */
+static const double nothing_missed = 0.995;   /* of the throughput: what costs no more than that is saved */
+static const double nearly_all = 0.9;         /* of the throughput to come: enough of the new instances have arrived */
 static const double home_bonus = 1.1; /* of the throughput of the region where the job is: another must be better */
 enum { ANY_REGION = -1 };
 
@@ -32,7 +35,11 @@ struct group {
     int region;             /* of its first pool */
     double speed;           /* of its instances */
     double usd_h;           /* of one of them: the mean of those on offer */
-    double value[SAMPLES];  /* samples per second that it is expected to give, from now on */
+    int number;             /* of its pools' group */
+    double all;             /* samples per second of its capacity ... */
+    double share;           /* ... and how much of that those that are wanted give */
+    double value;           /* samples per second that it gives now, or would, were all that are wanted there */
+    double start_s;         /* until those that are wanted and not there work: the mean of all that are wanted */
     double worth;           /* of a sample there: the least price of all over its own */
 };
 
@@ -93,6 +100,7 @@ struct source {
     double swap_usd_h; /* of one that is not there, where another is: all stand still twice for it */
     double loss_usd_h; /* what its preemption costs, where it goes alone */
     double exposed;    /* share of the others that would go with it */
+    double slow_usd_h; /* of one that is not there: what it does later than one of the pool that starts soonest */
 };
 
 static bool is_source(const struct tm_facts *facts, int pool, int group, int region)
@@ -109,10 +117,30 @@ static int capacity_in(const struct tm_facts *facts, int group, int region)
     return capacity;
 }
 
+static double soonest_start_s(const struct tm_facts *facts, int group, int region)
+{
+    double soonest_s = INFINITY;
+    for (int i = 0; i < facts->pool_count; i++)
+        if (is_source(facts, i, group, region) && room_in(facts, i) > 0)
+            soonest_s = fmin(soonest_s, facts->pools[i].start_s);
+    return soonest_s;
+}
+
+/* What it costs in an hour that an instance of the pool works later than one of the pool that starts soonest. Nothing
+ * of the job does its work meanwhile; who wants samples cheap, and soon or not, pays for the start-up once in its life.
+ */
+static double slow_usd_h(const struct tm_policy *policy, const struct tm_facts *facts, int pool, double soonest_s)
+{
+    const struct tm_pool *it = &facts->pools[pool];
+    double later_s = fmax(0, it->start_s - soonest_s), usd_h = isnan(it->price_usd_h) ? 0 : it->price_usd_h;
+    if (facts->limits.rent != TM_RENT_CHEAPEST) return usd_h * later_s / started_after_s;
+    return it->market == TM_POOL_SPOT ? usd_h * later_s * tm_learned_pools__lost_per_s(policy->pools, pool) : 0;
+}
+
 static int sources_of(const struct tm_policy *policy, const struct tm_facts *facts, int number, int region,
                       const struct group *group, int count, struct source *sources)
 {
-    double pause_s = move_s(policy, count);
+    double pause_s = move_s(policy, count), soonest_s = soonest_start_s(facts, number, region);
     int found = 0;
     for (int i = 0; i < facts->pool_count; i++) {
         const struct tm_pool *pool = &facts->pools[i];
@@ -124,6 +152,7 @@ static int sources_of(const struct tm_policy *policy, const struct tm_facts *fac
                             .kept = pool->here + pool->ordered,
                             .speed = pool->speed > 0 ? pool->speed : 1,
                             .usd_h = isnan(pool->price_usd_h) ? 0 : pool->price_usd_h,
+                            .slow_usd_h = slow_usd_h(policy, facts, i, soonest_s),
                             .swap_usd_h = 2 * pause_s * count * group->usd_h / swapped_after_s / tm_pools__each(facts),
                             /* all stand still once for an instance: a worker has its share of that */
                             .loss_usd_h = spot ? tm_learned_pools__lost_per_s(policy->pools, i) * pause_s * count *
@@ -136,7 +165,7 @@ static int sources_of(const struct tm_policy *policy, const struct tm_facts *fac
 /* What counts is what an instance does for the money. */
 static double price_in(const struct source *from, int taken)
 {
-    double usd_h = taken < from->kept ? from->usd_h * kept_discount : from->usd_h + from->swap_usd_h;
+    double usd_h = taken < from->kept ? from->usd_h * kept_discount : from->usd_h + from->swap_usd_h + from->slow_usd_h;
     return (usd_h + from->loss_usd_h * (1 + from->exposed)) / from->speed;
 }
 
@@ -201,6 +230,21 @@ static void fill_from(const struct tm_policy *policy, const struct tm_facts *fac
         group->want[order[--filled]]--;
 }
 
+/* Until what is wanted works: those that are here do, and of those on their way nobody says when they come; what was
+ * begun is not given up for that. */
+static double start_s_of(const struct tm_facts *facts, const struct group *group)
+{
+    double sum_s = 0;
+    int wanted = 0;
+    for (int i = 0; i < facts->pool_count; i++) {
+        const struct tm_pool *pool = &facts->pools[i];
+        int missing = group->want[i] - pool->here - pool->ordered;
+        wanted += group->want[i];
+        if (missing > 0) sum_s += missing * fmin(pool->start_s, START_S_MAX);
+    }
+    return wanted > 0 ? sum_s / wanted : 0;
+}
+
 /* ---- regions of a group ---- */
 
 /* What the instances that are wanted do, and what they and their traffic cost. */
@@ -257,6 +301,7 @@ static void fill(const struct tm_policy *policy, const struct tm_facts *facts, i
         struct group one = alone;
         fill_from(policy, facts, number, region, &one);
         double rate = rate_in(policy, facts, number, &one, &usd_s) * (region == home ? home_bonus : 1);
+        if (home < 0) rate *= AHEAD_S / (AHEAD_S + start_s_of(facts, &one)); /* nothing runs meanwhile */
         if (rate <= most) continue;
         most = rate;
         best = one;
@@ -283,13 +328,20 @@ static void keep_meanwhile(const struct tm_policy *policy, const struct tm_facts
 /* ---- what a group is worth ---- */
 
 /* What is learned is what the whole capacity gives; so much of it as is wanted counts. */
+static double value_at(const struct tm_policy *policy, const struct group *group, int sample)
+{
+    return tm_learned_pools__expected(policy->pools, group->number, group->all, sample) * group->share;
+}
+
 static void foresee(const struct tm_policy *policy, const struct tm_facts *facts, int number, struct group *group)
 {
     int most = facts->limits.workers_max, instances = group->capacity < most ? group->capacity : most;
-    double all = tm_policy__rate(policy, instances, group->speed, facts->limits.workers_min);
     double usd_s = 0, wanted = group->count > 0 ? rate_in(policy, facts, number, group, &usd_s) : 0;
-    for (int k = 0; k < SAMPLES; k++)
-        group->value[k] = tm_learned_pools__expected(policy->pools, number, all, k) * (all > 0 ? wanted / all : 1);
+    group->number = number;
+    group->all = tm_policy__rate(policy, instances, group->speed, facts->limits.workers_min);
+    group->share = group->all > 0 ? wanted / group->all : 1;
+    group->start_s = start_s_of(facts, group);
+    group->value = value_at(policy, group, 0);
 }
 
 static int look_at_groups(const struct tm_policy *policy, const struct tm_facts *facts, struct group *groups)
@@ -326,19 +378,31 @@ static int look_at_groups(const struct tm_policy *policy, const struct tm_facts 
 
 /* ---- moves ---- */
 
-/* What going to `to` yields more than `from`, the moves paid, in samples: for the whole time that is looked at, or
- * until `from` is the better one again. */
-static double gain_of(const struct tm_policy *policy, const struct tm_facts *facts, const struct group *from,
-                      const struct group *to)
+/* Seconds of a sample's time that are between two moments. */
+static double part_s(int sample, double from_s, double to_s)
 {
-    int instances = to->count;
-    double usd_s = instances * to->usd_h / 3600, egress = 0, more = 0, best = -INFINITY;
-    if (usd_s > 0 && from->region != to->region) egress = facts->move_usd * to->value[0] / usd_s;
-    double move = to->value[0] * to->worth * move_s(policy, instances) + egress;
-    if (to->value[0] * to->worth <= from->value[0] * from->worth) return -INFINITY; /* a move that can wait does */
-    for (int k = 0; k < SAMPLES; k++) {
-        more += (to->value[k] * to->worth - from->value[k] * from->worth * (1 + least_gain)) * TM_POOLS_SAMPLE_S;
-        best = fmax(best, more - (k + 1 < SAMPLES ? 2 : 1) * move);
+    double begin_s = fmax(from_s, (double)sample * TM_POOLS_SAMPLE_S);
+    return fmax(0, fmin(to_s, (sample + 1.0) * TM_POOLS_SAMPLE_S) - begin_s);
+}
+
+/* What going to `to` yields more than `from` (NULL: nothing runs), the moves paid, in samples: for the whole time that
+ * is looked at, or until `from` is the better one again. Until those of `to` work, the job has what `from` gives. */
+static double gain_of(const struct tm_policy *policy, const struct tm_facts *facts, const struct group *from,
+                      const struct group *to, double ahead_s)
+{
+    double usd_s = to->count * to->usd_h / 3600, egress = 0, more = 0, best = -INFINITY;
+    double here_s = from != NULL ? fmax(from->start_s, to->start_s) : 0; /* `from` works then, too */
+    bool elsewhere = from == NULL || from->region != to->region;
+    if (usd_s > 0 && elsewhere) egress = facts->move_usd * to->value / usd_s;
+    double move = to->value * to->worth * move_s(policy, to->count) + egress;
+    double now = from != NULL && here_s <= to->start_s ? from->value * from->worth : 0;
+    if (to->value * to->worth <= now) return -INFINITY; /* a move that can wait does */
+    for (int k = 0; k * TM_POOLS_SAMPLE_S < ahead_s; k++) {
+        bool last = (k + 1) * TM_POOLS_SAMPLE_S >= ahead_s;
+        more += value_at(policy, to, k) * to->worth * part_s(k, to->start_s, ahead_s);
+        if (from != NULL)
+            more -= value_at(policy, from, k) * from->worth * (1 + least_gain) * part_s(k, here_s, ahead_s);
+        best = fmax(best, more - (last ? 1 : 2) * move);
     }
     return best;
 }
@@ -346,15 +410,17 @@ static double gain_of(const struct tm_policy *policy, const struct tm_facts *fac
 static int best_group(const struct tm_policy *policy, const struct tm_facts *facts, const struct group *groups,
                       int count)
 {
-    const struct group nowhere = {.speed = 1, .region = -1};
     int best = facts->group;
-    double most = 0;
-    const struct group *from = best >= 0 && best < count ? &groups[best] : &nowhere;
+    double most = 0, ahead_s = AHEAD_S;
+    const struct group *from = best >= 0 && best < count ? &groups[best] : NULL;
+    for (int g = 0; g < count; g++)
+        ahead_s = fmax(ahead_s, AHEAD_S + groups[g].start_s);
     for (int g = 0; g < count; g++) {
         if (g == facts->group) continue;
-        double gain = gain_of(policy, facts, from, &groups[g]);
-        if (gain <= most && !(best < 0 && groups[g].capacity > 0)) continue;
-        most = fmax(most, gain);
+        double gain = gain_of(policy, facts, from, &groups[g], ahead_s);
+        bool first = best < 0 && groups[g].capacity > 0; /* where nothing runs, any is better than none */
+        if (gain <= most && !first) continue;
+        most = gain;
         best = g;
     }
     return best;

@@ -92,6 +92,45 @@ for name, files, wanted, how in OTHERS:
     ratio = runs["tidemill"]["samples"] / runs["single"]["samples"] if runs else 0
     print(f"{name}, {files}: {ratio:.2f} of single")
     ok(f"{name}, {files}: {ratio:.3f} of single's samples", ratio >= 0.98)
+
+def capacity(count):
+    path = os.path.join(scratch, f"{count}.tmtrace")
+    with open(path, "w") as out:
+        out.write(f"tidemill-trace 1\ninstance: p3.2xlarge\nend: 86400s\nnodes: {count}\n\n0 +{count}\n")
+    return path
+
+
+# Pools that start slowly: nobody waits for a price, and the job trains meanwhile on what comes sooner. Place, instances,
+# price, start-up time; and how much more than the best single pool, at least, and at what price of a sample, at most.
+SLOW, SOON = ("us-west-2/us-west-2a", 8, 0.90, "3h"), ("us-east-2/us-east-2a", 8, 0.91, "1m")
+BESIDE, FEW = ("us-west-2/us-west-2b", 8, 0.91, "1m"), ("us-east-2/us-east-2a", 4, 0.91, "1m")
+CHEAP = ("us-west-2/us-west-2a", 8, 0.30, "3h")
+STARTS = [
+    ("two regions", [SLOW, SOON], "rent: worthwhile", 0.999, 1.001),
+    ("half an hour", [SLOW[:3] + ("30m",), SOON], "rent: worthwhile", 0.999, 1.001),
+    ("one group", [SLOW, BESIDE], "rent: worthwhile", 0.999, 1.001),
+    ("across regions", [SLOW, SOON], "across_regions: true", 0.999, 1.001),
+    ("few that start soon, then more", [SLOW, FEW], "rent: worthwhile", 1.05, 1.0),
+    ("few of the same group, then more", [SLOW, BESIDE[:1] + FEW[1:]], "rent: worthwhile", 1.05, 1.0),
+    ("a third of the price", [CHEAP, BESIDE], "rent: worthwhile", 0.999, 1.001),
+    ("a third of the price, as is wanted", [CHEAP, BESIDE], "rent: cheapest", 0.8, 0.5),
+]
+for name, pools, how, least, most in STARTS:
+    path = os.path.join(scratch, "job.yaml")
+    with open(path, "w") as out:
+        print(f"name: starts\nmodel: resnet152\nbatch: 4096\nfleet:\n  limit: 8\n  {how}\n  pools:", file=out)
+        for place, count, price, start in pools:
+            print(f"    - {{instance: p3.2xlarge, infra: aws/{place}, trace: {capacity(count)}, price: {price}, start: {start}}}", file=out)
+    done = subprocess.run([tidemill, "simulate", path, "--json", "--policy", "single,tidemill"], capture_output=True, text=True)
+    ok(f"slow to start, {name}: {done.stderr.strip()}", done.returncode == 0)
+    if done.returncode != 0:
+        continue
+    single, ours = json.loads(done.stdout)["runs"]
+    ratio = ours["samples"] / single["samples"]
+    dollars = ours["usd_per_million_samples"] / single["usd_per_million_samples"]
+    print(f"slow to start, {name}: {ratio:.2f} of single, a sample at {dollars:.2f} of its price")
+    ok(f"slow to start, {name}: {ratio:.3f} of single's samples", ratio >= least)
+    ok(f"slow to start, {name}: {dollars:.3f} of single's price", dollars <= most)
 mean = lambda list: sum(list) / len(list)
 print(f"mean: {mean(over_single):.2f} of single, {mean(over_failover):.2f} of failover, {mean(usd):.3f} of single's price")
 ok(f"a sample costs no more than single's, within 1%, on average: {usd}", mean(usd) <= 1.01)
