@@ -81,6 +81,25 @@ static void look_ahead(struct tm_policy *policy, const struct tm_facts *facts, s
         policy->steps[i] = (struct tm_ahead){interval_s, policy->steps[0].after, 0, policy->steps[0].after};
 }
 
+/* What on-demand instances cost and take to start, and what the spot ones cost. */
+static void see_prices(const struct tm_facts *facts, struct tm_view *view)
+{
+    double spot_usd_h = 0, spot = 0;
+    view->on_demand_usd_h = NAN;
+    for (int i = 0; i < facts->pool_count; i++) {
+        const struct tm_pool *pool = &facts->pools[i];
+        if (pool->role != TM_POOL_TRAINS) continue;
+        if (pool->market == TM_POOL_ON_DEMAND) {
+            view->start_s = pool->start_s;
+            view->on_demand_usd_h = fmin(view->on_demand_usd_h, pool->price_usd_h); /* the number, where one is NaN */
+        } else if (pool->here + pool->ordered > 0) {
+            spot += pool->here + pool->ordered;
+            spot_usd_h += (pool->here + pool->ordered) * pool->price_usd_h;
+        }
+    }
+    view->spot_usd_h = spot > 0 ? spot_usd_h / spot : NAN;
+}
+
 static int make_view(struct tm_policy *policy, const struct tm_facts *facts, struct tm_view *view, struct tm_error *e)
 {
     int on_demand = tm_facts__here(facts, TM_POOL_ON_DEMAND, TM_POOL_TRAINS);
@@ -104,9 +123,7 @@ static int make_view(struct tm_policy *policy, const struct tm_facts *facts, str
                              .samples_left = facts->progress.samples_left * policy->slower,
                              .seconds_left = facts->limits.seconds_left,
                              .efficiency = facts->progress.efficiency};
-    for (int i = 0; i < facts->pool_count; i++)
-        if (facts->pools[i].market == TM_POOL_ON_DEMAND && facts->pools[i].role == TM_POOL_TRAINS)
-            view->start_s = facts->pools[i].start_s;
+    see_prices(facts, view);
     bool given = facts->ahead_count > 0 && !(policy->info->knows == TM_KNOWS_EVENT);
     int rc = given && policy->info->knows == TM_KNOWS_PAST ? 0 : foresee(policy, &view->forecast, e);
     if (rc != 0) return rc;

@@ -25,6 +25,8 @@ struct tm_view {
     int ordered;                        /* on-demand instances on their way */
     int spot_ordered;                   /* spot ones */
     double start_s;                     /* how long they take */
+    double on_demand_usd_h;             /* of one of them: the cheapest pool's; NaN: not known */
+    double spot_usd_h;                  /* of a spot instance, of those that are here or on their way; NaN: not known */
     bool choices;                       /* pools are choices */
     bool has_deadline;
     double samples_left; /* at the predicted speeds: where steps take longer than predicted, more */

@@ -131,6 +131,20 @@ for name, pools, how, least, most in STARTS:
     print(f"slow to start, {name}: {ratio:.2f} of single, a sample at {dollars:.2f} of its price")
     ok(f"slow to start, {name}: {ratio:.3f} of single's samples", ratio >= least)
     ok(f"slow to start, {name}: {dollars:.3f} of single's price", dollars <= most)
+# Spot for two hours, then on demand for the deadline: eight instances do more for their money than seven, and they are
+# not given back again and again.
+path = os.path.join(scratch, "job.yaml")
+with open(os.path.join(scratch, "two-hours.tmtrace"), "w") as out:
+    out.write("tidemill-trace 1\ninstance: p3.2xlarge\nend: 86400s\nnodes: 8\n\n0 +8\n7200 -8\n")
+with open(path, "w") as out:
+    print("name: late\nmodel: resnet152\nbatch: 4096\ndeadline: 10h\nsamples: 60000000\nfleet:\n  limit: 8\n  pools:", file=out)
+    print("    - {instance: p3.2xlarge, infra: aws/us-east-1/us-east-1a, trace: two-hours.tmtrace, price: 0.8, start: 1m}", file=out)
+    print("    - {instance: p3.2xlarge, infra: aws/us-east-1, market: on-demand, limit: 8, start: 1m}", file=out)
+done = subprocess.run([tidemill, "simulate", path, "--json", "--policy", "spread,tidemill"], capture_output=True, text=True)
+spread, ours = json.loads(done.stdout)["runs"]
+print(f"on demand for the deadline: ${ours['bill_usd']:.2f}, {ours['bill_usd'] / spread['bill_usd']:.2f} of spread's")
+ok(f"on demand for the deadline: in time, at {ours['bill_usd'] / spread['bill_usd']:.3f} of spread's bill",
+   ours["deadline_met"] and ours["bill_usd"] <= 1.03 * spread["bill_usd"])
 mean = lambda list: sum(list) / len(list)
 print(f"mean: {mean(over_single):.2f} of single, {mean(over_failover):.2f} of failover, {mean(usd):.3f} of single's price")
 ok(f"a sample costs no more than single's, within 1%, on average: {usd}", mean(usd) <= 1.01)

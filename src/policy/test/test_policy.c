@@ -399,6 +399,45 @@ static void test_spot_is_asked_first(void **state)
     job_drop(job);
 }
 
+/* Eight instances may do more for their money than six: they are rented where six would do. Where that is little, or
+ * prices are not known, the fewest. Those that train alone are kept until there is time enough to do without. */
+static void test_on_demand_by_the_sample(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        double six_per_s, on_demand_usd_h;
+        double share; /* of the throughput of eight that the deadline needs */
+        int have, wanted;
+    } rows[] = {{"eight are cheaper", 53, 3, 0.65, 0, 8},
+                {"hardly cheaper", 58.5, 3, 0.65, 0, 6},
+                {"no price", 53, NAN, 0.65, 0, 6},
+                {"much slack", 53, 3, 0.5, 0, 0},
+                {"much slack, nothing else runs", 53, 3, 0.5, 8, 8},
+                {"ample slack", 53, 3, 0.3, 8, 0}};
+    struct test_job *job = job_make(9, false, COST, 8, deep_speed);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        for (size_t k = 0; k < job->layouts.count; k++) {
+            int instances = job->layouts.list[k].instances;
+            job->layouts.list[k].samples_per_s = instances == 6 ? rows[i].six_per_s : 10 * instances;
+        }
+        struct tm_view view = {.choices = true,
+                               .has_deadline = true,
+                               .on_demand = rows[i].have,
+                               .after = rows[i].have,
+                               .interval_s = 3600,
+                               .start_s = 60,
+                               .on_demand_usd_h = rows[i].on_demand_usd_h,
+                               .spot_usd_h = NAN,
+                               .samples_left = 80 * 36000 * rows[i].share,
+                               .seconds_left = 36000 + 60 + 3600,
+                               .efficiency = NAN};
+        int wanted = tm_policy__on_demand_needed(&job->layouts, &view);
+        assert_row(wanted == rows[i].wanted, "%s: %d", rows[i].name, wanted);
+    }
+    job_drop(job);
+}
+
 /* A gang that is late goes on-demand, where the budget pays for all that is left; else it keeps to spot. */
 static void test_gang_within_its_budget(void **state)
 {
@@ -634,7 +673,7 @@ TM_TEST_MAIN(TM_TEST(test_short_until_one_arrives), TM_TEST(test_unknown_is_not_
              TM_TEST(test_calm_pools_live_longer), TM_TEST(test_losing_together_is_learned),
              TM_TEST(test_what_is_worth_its_money), TM_TEST(test_free_pools_up_to_their_limits),
              TM_TEST(test_why_is_read_back), TM_TEST(test_reactive_migrates_in_a_run),
-             TM_TEST(test_gang_within_its_budget), TM_TEST(test_spot_is_asked_first), TM_TEST(test_the_table),
-             TM_TEST(test_realise), TM_TEST(test_decisions_fit), TM_TEST(test_decisions_by_hand),
-             TM_TEST(test_truth_sees_what_comes), TM_TEST(test_ours_takes_the_best), TM_TEST(test_measured_steps_count),
-             TM_TEST(test_without_memory))
+             TM_TEST(test_gang_within_its_budget), TM_TEST(test_on_demand_by_the_sample),
+             TM_TEST(test_spot_is_asked_first), TM_TEST(test_the_table), TM_TEST(test_realise),
+             TM_TEST(test_decisions_fit), TM_TEST(test_decisions_by_hand), TM_TEST(test_truth_sees_what_comes),
+             TM_TEST(test_ours_takes_the_best), TM_TEST(test_measured_steps_count), TM_TEST(test_without_memory))
