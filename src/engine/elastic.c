@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TOKEN_MAX = 1024, WORKERS_MAX = 256 };
+enum { TOKEN_MAX = 1024 };
 
 struct elastic {
     struct tm_env *env;
@@ -150,10 +150,11 @@ static int open_library(struct elastic *w, const struct tidemill_options *librar
 
 static int form_mesh(struct elastic *w, const struct tidemill_work *work, struct tm_error *e)
 {
-    struct tm_mesh_member members[WORKERS_MAX];
+    struct tm_mesh_member members[TM_MESH_WORKERS_MAX];
     size_t count = work->peer_count;
-    if (count > WORKERS_MAX || count != (size_t)work->pipelines * work->stages)
-        return tm_error_set(e, TM_ELIMIT, "a layout of %zu workers; at most %d can train together", count, WORKERS_MAX);
+    if (count > TM_MESH_WORKERS_MAX || count != (size_t)work->pipelines * work->stages)
+        return tm_error_set(e, TM_ELIMIT, "a layout of %zu workers; at most %d can train together", count,
+                            TM_MESH_WORKERS_MAX);
     for (size_t i = 0; i < count; i++) {
         const struct tidemill_peer *peer = &work->peers[i];
         members[peer->pipeline * work->stages + peer->stage] =

@@ -8,6 +8,8 @@
 #include "engine/inbox.h"
 #include "engine/kernels.h"
 
+enum { TM_MESH_WORKERS_MAX = 256 }; /* that one mesh connects: so many train together */
+
 struct tm_mesh {
     int rank;
     int size;
@@ -44,7 +46,7 @@ enum tm_sum_kind { TM_SUM_I32, TM_SUM_F32 };
 
 /* Who sums: ranks in an order that all of them share; `place` is one's own index. */
 struct tm_group {
-    int ranks[256];
+    int ranks[TM_MESH_WORKERS_MAX];
     int count;
     int place;
 };

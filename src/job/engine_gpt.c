@@ -133,6 +133,7 @@ static int keep_result(struct tm_env *env, const struct tm_job *job, const char 
 const struct tm_job_engine tm_job__engine_gpt = {.name = "gpt",
                                                  .costs = "local",
                                                  .weights = true,
+                                                 .workers_max = TM_MESH_WORKERS_MAX,
                                                  .load = load_work,
                                                  .measure = measure,
                                                  .layouts = tm_run_layouts__here,

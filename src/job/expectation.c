@@ -220,11 +220,22 @@ static int judge_planned(struct tm_env *env, const struct tm_run_settings *setti
     return rc;
 }
 
+/* Of a run: with no more workers than its engine can train. */
+static int make_layouts(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                        const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e)
+{
+    int rc = tm_run_layouts__init(env, dir, settings, work, out, e);
+    if (rc != 0) return rc;
+    rc = tm_run_layouts__check_together(&settings->job, out, e);
+    if (rc != 0) tm_run_layouts__deinit(out);
+    return rc;
+}
+
 static int judge_here(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
                       struct tm_run_plan *out, struct tm_error *e)
 {
     struct tm_run_layouts layouts;
-    int rc = tm_run_layouts__init(env, dir, settings, &out->work, &layouts, e);
+    int rc = make_layouts(env, dir, settings, &out->work, &layouts, e);
     if (rc != 0) return rc;
     out->costs_measured = layouts.measured;
     out->speed_unknown = layouts.speed_unknown;
@@ -267,7 +278,7 @@ static int check_layouts(struct tm_env *env, const char *dir, const struct tm_ru
                          const struct tm_run_work *work, struct tm_error *e)
 {
     struct tm_run_layouts layouts;
-    int rc = tm_run_layouts__init(env, dir, settings, work, &layouts, e);
+    int rc = make_layouts(env, dir, settings, work, &layouts, e);
     if (rc == 0) tm_run_layouts__deinit(&layouts);
     return rc;
 }
@@ -319,7 +330,7 @@ static int judge_choices(struct tm_env *env, const char *dir, const struct tm_ru
                          struct tm_run_plan *out, struct tm_error *e)
 {
     struct tm_run_layouts layouts;
-    int rc = tm_run_layouts__init(env, dir, settings, &out->work, &layouts, e);
+    int rc = make_layouts(env, dir, settings, &out->work, &layouts, e);
     if (rc != 0) return rc;
     out->costs_measured = layouts.measured;
     out->speed_unknown = layouts.speed_unknown;

@@ -19,6 +19,7 @@ struct tm_job_engine {
     bool saves;        /* once the job is over its workers may have something of their own to save */
     bool proves_steps; /* the result of a job that was stopped is known at any step, not only at a durable one */
     bool weights;      /* the result is a checkpoint in result/ of the state folder */
+    int workers_max;   /* that can train together; 0: as many as a run has */
 
     /* The job in numbers. Errors name file, line and key. */
     int (*load)(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, struct tm_run_work *out,

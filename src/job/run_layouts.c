@@ -132,6 +132,22 @@ int tm_run_layouts__predicted(struct tm_env *env, const char *dir, const struct 
     return rc;
 }
 
+int tm_run_layouts__check_together(const struct tm_job *job, const struct tm_run_layouts *run, struct tm_error *e)
+{
+    const struct tm_layouts *layouts = &run->job.layouts;
+    int most = tm_job_engine_of(job)->workers_max, largest = 0;
+    for (size_t i = 0; i < layouts->count; i++)
+        if (layouts->list[i].samples_per_s > 0 && layouts->list[i].instances > largest)
+            largest = layouts->list[i].instances;
+    if (most == 0 || largest <= most) return 0;
+    int64_t each = tm_job_fleet_workers_each(&job->fleet);
+    return tm_job_wrong(job, "fleet.limit", e,
+                        "%lld instances with %lld worker(s) each would train together; engine %s connects at most %d: "
+                        "write a limit of up to %lld, or fewer workers of an instance (fleet.workers)",
+                        (long long)job->fleet.limit, (long long)each, tm_job_engine_of(job)->name, most,
+                        (long long)(most / each));
+}
+
 int tm_run_layouts__init(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
                          const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e)
 {

@@ -17,6 +17,9 @@ struct tm_run_layouts {
 /* `dir` is the state folder. `out` is filled on success. */
 int tm_run_layouts__init(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
                          const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e);
+/* -TM_EINPUT where more workers would train together than the engine connects: they would fail at their first step,
+ * once they are rented. */
+int tm_run_layouts__check_together(const struct tm_job *job, const struct tm_run_layouts *layouts, struct tm_error *e);
 void tm_run_layouts__deinit(struct tm_run_layouts *layouts);
 
 #endif
