@@ -182,7 +182,9 @@ static int put_pools(struct document *d, const struct tm_emit *emit, struct tm_n
     struct tm_node *list = tm_node_make(&d->arena, TM_NODE_LIST);
     bool mixed = trains_mixed(emit);
     (void)tm_node_take(fleet, "across_types");
+    (void)tm_node_take(fleet, "rent");
     int rc = mixed ? put(d, fleet, "across_types", "true", e) : 0;
+    if (rc == 0 && mixed) rc = put(d, fleet, "rent", "all", e); /* as planned, not only what is worth its money */
     if (rc == 0) rc = tm_node_put(&d->arena, fleet, "pools", list, e);
     for (size_t i = 0; rc == 0 && i < chosen->part_count; i++) {
         const struct tm_plan_part *part = &chosen->parts[i];

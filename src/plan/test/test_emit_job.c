@@ -67,6 +67,7 @@ static void mixed_types_are_choices(void **state)
         answer->fleet.parts[1].on_demand = on_demand;
         assert_int_equal(tm_emit_job(&what, &out, NULL), 0);
         assert_true((strstr(tm_text_string(&out), "across_types: true") != NULL) == (on_demand == 0));
+        assert_true((strstr(tm_text_string(&out), "rent: all") != NULL) == (on_demand == 0));
         assert_true((strstr(tm_text_string(&out), "market: spot, limit: 4") != NULL) == (on_demand == 0));
         assert_true((strstr(tm_text_string(&out), "market: spot, count: 4") != NULL) == (on_demand == 1));
         tm_text_deinit(&out);
