@@ -52,6 +52,8 @@ void tm_learned_pools__sample(struct tm_learned_pools *learned, int group, doubl
 /* One over the seconds that an instance of the pool is expected to live from now on: by how long the pool has been
  * calm, from its own figures, those of all pools and what is usual. */
 double tm_learned_pools__lost_per_s(const struct tm_learned_pools *learned, int pool);
+/* How many instances it takes when it takes some, ours or others'; one, until it is known. */
+double tm_learned_pools__at_once(const struct tm_learned_pools *learned, int pool);
 /* How likely `other` takes instances when `pool` does. */
 double tm_learned_pools__together(const struct tm_learned_pools *learned, int pool, int other);
 /* The throughput of a group that is expected after so many samples, from what it is now. */

@@ -155,6 +155,15 @@ double tm_learned_pools__lost_per_s(const struct tm_learned_pools *learned, int 
     return 1 / life_s;
 }
 
+double tm_learned_pools__at_once(const struct tm_learned_pools *learned, int pool)
+{
+    const struct tm_learned_pool *it = &learned->pools[pool];
+    double taken = usual_drops;
+    for (int age = 0; age < TM_POOLS_AGES; age++)
+        taken += it->losses[age];
+    return taken / (it->drops + usual_drops);
+}
+
 double tm_learned_pools__together(const struct tm_learned_pools *learned, int pool, int other)
 {
     double drops = learned->pools[pool].drops, both = learned->together[pool][other];

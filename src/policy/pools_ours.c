@@ -146,18 +146,18 @@ static int sources_of(const struct tm_policy *policy, const struct tm_facts *fac
         const struct tm_pool *pool = &facts->pools[i];
         if (!is_source(facts, i, number, region)) continue;
         bool spot = pool->market == TM_POOL_SPOT;
-        sources[found++] =
-            (struct source){.pool = i,
-                            .room = room_in(facts, i),
-                            .kept = pool->here + pool->ordered,
-                            .speed = pool->speed > 0 ? pool->speed : 1,
-                            .usd_h = isnan(pool->price_usd_h) ? 0 : pool->price_usd_h,
-                            .slow_usd_h = slow_usd_h(policy, facts, i, soonest_s),
-                            .swap_usd_h = 2 * pause_s * count * group->usd_h / swapped_after_s / tm_pools__each(facts),
-                            /* all stand still once for an instance: a worker has its share of that */
-                            .loss_usd_h = spot ? tm_learned_pools__lost_per_s(policy->pools, i) * pause_s * count *
-                                                     group->usd_h / tm_pools__each(facts)
-                                               : 0};
+        sources[found++] = (struct source){
+            .pool = i,
+            .room = room_in(facts, i),
+            .kept = pool->here + pool->ordered,
+            .speed = pool->speed > 0 ? pool->speed : 1,
+            .usd_h = isnan(pool->price_usd_h) ? 0 : pool->price_usd_h,
+            .slow_usd_h = slow_usd_h(policy, facts, i, soonest_s),
+            .swap_usd_h = 2 * pause_s * count * group->usd_h / swapped_after_s / tm_pools__each(facts),
+            /* all stand still once for an instance: a worker has its share of that */
+            .loss_usd_h = spot ? tm_learned_pools__lost_per_s(policy->pools, i) * pause_s * count * group->usd_h /
+                                     fmax(tm_pools__each(facts), tm_learned_pools__at_once(policy->pools, i))
+                               : 0};
     }
     return found;
 }

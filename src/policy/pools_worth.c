@@ -8,11 +8,15 @@
 #include "policy/policy_internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* Dollars a sample, over those of the best pool alone: with as many instances again, some of which go on when that pool
  * takes its own, and with more than that. */
 static const double most_for_twice = 1.08;
 static const double most_for_more = 1.05;
+/* Of the instances that are there: for so few more or less all would stand still again and again, as lives are learned.
+ */
+static const double steady = 0.2;
 
 /* Of the first instances in the order. */
 struct tally {
@@ -31,7 +35,8 @@ static void count_in(const struct tm_policy *policy, const struct tm_facts *fact
     bool kept = tally->taken[pool]++ < it->here + it->ordered;
     tally->speeds += it->speed > 0 ? it->speed : 1;
     tally->usd_h += isnan(it->price_usd_h) ? 0 : it->price_usd_h;
-    tally->stops_per_s += (kept ? lost_per_s : 2 * lost_per_s) / tm_pools__each(facts);
+    double stops_per_s = lost_per_s / fmax(tm_pools__each(facts), tm_learned_pools__at_once(policy->pools, pool));
+    tally->stops_per_s += kept ? stops_per_s : 2 * stops_per_s; /* those that go together are one stop */
     tally->starting += kept ? 0 : fmin(1, lost_per_s * it->start_s);
 }
 
@@ -58,6 +63,15 @@ double tm_pools__most_usd(const struct tm_facts *facts, int count, int alone)
     return count <= 2 * alone ? most_for_twice : most_for_more;
 }
 
+/* Of the instances in the order, those that are here or on their way. */
+static int kept_of(const struct tm_facts *facts, const short *order, int count)
+{
+    int taken[TM_POOLS_MAX] = {0}, kept = 0;
+    for (int n = 0; n < count; n++)
+        kept += taken[order[n]]++ < facts->pools[order[n]].here + facts->pools[order[n]].ordered;
+    return kept;
+}
+
 int tm_pools__worthwhile(const struct tm_policy *policy, const struct tm_facts *facts, const short *order, int count,
                          int alone)
 {
@@ -80,5 +94,6 @@ int tm_pools__worthwhile(const struct tm_policy *policy, const struct tm_facts *
         most = per_s;
         best = n;
     }
-    return best;
+    int kept = kept_of(facts, order, count);
+    return kept >= alone && abs(best - kept) < steady * kept ? kept : best;
 }

@@ -131,6 +131,23 @@ for name, pools, how, least, most in STARTS:
     print(f"slow to start, {name}: {ratio:.2f} of single, a sample at {dollars:.2f} of its price")
     ok(f"slow to start, {name}: {ratio:.3f} of single's samples", ratio >= least)
     ok(f"slow to start, {name}: {dollars:.3f} of single's price", dollars <= most)
+# Ten restless pools in two regions, each of which takes or gives up to a hundred instances every twenty minutes.
+path = os.path.join(scratch, "job.yaml")
+with open(path, "w") as out:
+    print("name: restless\nmodel: gpt2-124m\nbatch: 65536\nfleet:\n  limit: 4096\n  stages_max: 2\n  pools:", file=out)
+    for i in range(10):
+        counts = [(7919 * (i + 1) * (k + 3) ** 2 + 104729 * k) % 120 for k in range(36)]
+        events = [f"{1200 * k} {now - before:+d}" for k, (before, now) in enumerate(zip([0] + counts, counts)) if now != before]
+        with open(os.path.join(scratch, f"restless-{i}.tmtrace"), "w") as trace:
+            trace.write("tidemill-trace 1\ninstance: p3.2xlarge\nend: 43200s\nnodes: 120\n\n" + "\n".join(events) + "\n")
+        print(f"    - {{instance: p3.2xlarge, infra: aws/r{i % 2}/z{i}, trace: restless-{i}.tmtrace, price: {0.8 + i / 100:.2f}, start: 1m}}", file=out)
+done = subprocess.run([tidemill, "simulate", path, "--json", "--policy", "single,tidemill"], capture_output=True, text=True)
+ok(f"restless pools: {done.stderr.strip()}", done.returncode == 0)
+single, ours = json.loads(done.stdout)["runs"]
+ratio, dollars = ours["samples"] / single["samples"], ours["usd_per_million_samples"] / single["usd_per_million_samples"]
+print(f"restless pools: {ratio:.2f} of single, a sample at {dollars:.2f} of its price, {ours['reconfigurations']} changes")
+ok(f"restless pools: {ratio:.3f} of single's samples", ratio >= 1.6)
+ok(f"restless pools: {dollars:.3f} of single's price", dollars <= 1.25)
 # Spot for two hours, then on demand for the deadline: eight instances do more for their money than seven, and they are
 # not given back again and again.
 path = os.path.join(scratch, "job.yaml")

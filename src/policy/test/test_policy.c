@@ -609,6 +609,47 @@ static void test_what_is_worth_its_money(void **state)
     }
 }
 
+/* Pools that take many at once stop the job once for all of them; and for a few instances more or less than are worth
+ * their money nobody is made to stand still. */
+static void test_few_stops(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(9, false, COST, 12, deep_speed);
+    struct tm_learned_pools learned;
+    struct tm_facts facts = {.pool_count = 6, .limits = {.workers_max = 12}};
+    int capacities[TM_POOLS_MAX], counts[3];
+    short order[12];
+    for (size_t k = 0; k < job->layouts.count; k++)
+        if (job->layouts.list[k].pipelines > 0)
+            job->layouts.list[k].samples_per_s = 10 * pow(job->layouts.list[k].instances, 0.97);
+    struct tm_policy policy = {.layouts = &job->layouts, .migrations = job->migrations, .pools = &learned};
+    for (short k = 0; k < 12; k++)
+        order[k] = k / 2;
+    static const int here[] = {0, 2, 12}; /* of the twelve */
+    for (int i = 0; i < 3; i++) {
+        tm_learned_pools__init(&learned);
+        for (int k = 0; k < 6; k++)
+            facts.pools[k] = (struct tm_pool){
+                .price_usd_h = 1, .here = 2 * k < here[i] ? 2 : 0, .offered = 2 * k < here[i] ? 0 : 2, .speed = 1};
+        for (int k = 0; k < 10000; k++)
+            tm_learned_pools__observe(&learned, 600.0 * k, facts.pools, 6, capacities);
+        counts[i] = tm_pools__worthwhile(&policy, &facts, order, 12, 2);
+    }
+    assert_row(counts[0] >= 10 && counts[0] < 12, "of none: %d", counts[0]);
+    assert_int_equal(counts[1], counts[0]); /* many more are worth a stop */
+    assert_int_equal(counts[2], 12);        /* a few less are not */
+    struct tm_pool pool = {.speed = 1};
+    tm_learned_pools__init(&learned);
+    assert_true(tm_learned_pools__at_once(&learned, 0) == 1);
+    for (int k = 0; k < 100; k++) {
+        pool.offered = k % 2 == 0 ? 80 : 40;
+        tm_learned_pools__observe(&learned, 600.0 * k, &pool, 1, capacities);
+    }
+    double at_once = tm_learned_pools__at_once(&learned, 0);
+    assert_row(at_once > 35 && at_once < 40, "%g at once", at_once);
+    job_drop(job);
+}
+
 /* Two partitions that cost nothing and do not tell what they would give: each is rented from up to its limit, and no
  * more is asked of the first in place of the second, whatever is here, in the queue or was refused. */
 static void test_free_pools_up_to_their_limits(void **state)
@@ -671,9 +712,10 @@ static void test_why_is_read_back(void **state)
 
 TM_TEST_MAIN(TM_TEST(test_short_until_one_arrives), TM_TEST(test_unknown_is_not_none),
              TM_TEST(test_calm_pools_live_longer), TM_TEST(test_losing_together_is_learned),
-             TM_TEST(test_what_is_worth_its_money), TM_TEST(test_free_pools_up_to_their_limits),
-             TM_TEST(test_why_is_read_back), TM_TEST(test_reactive_migrates_in_a_run),
-             TM_TEST(test_gang_within_its_budget), TM_TEST(test_on_demand_by_the_sample),
-             TM_TEST(test_spot_is_asked_first), TM_TEST(test_the_table), TM_TEST(test_realise),
-             TM_TEST(test_decisions_fit), TM_TEST(test_decisions_by_hand), TM_TEST(test_truth_sees_what_comes),
-             TM_TEST(test_ours_takes_the_best), TM_TEST(test_measured_steps_count), TM_TEST(test_without_memory))
+             TM_TEST(test_what_is_worth_its_money), TM_TEST(test_few_stops),
+             TM_TEST(test_free_pools_up_to_their_limits), TM_TEST(test_why_is_read_back),
+             TM_TEST(test_reactive_migrates_in_a_run), TM_TEST(test_gang_within_its_budget),
+             TM_TEST(test_on_demand_by_the_sample), TM_TEST(test_spot_is_asked_first), TM_TEST(test_the_table),
+             TM_TEST(test_realise), TM_TEST(test_decisions_fit), TM_TEST(test_decisions_by_hand),
+             TM_TEST(test_truth_sees_what_comes), TM_TEST(test_ours_takes_the_best), TM_TEST(test_measured_steps_count),
+             TM_TEST(test_without_memory))
