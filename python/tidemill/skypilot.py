@@ -39,14 +39,27 @@ def word(value):
     return str(getattr(value, "value", value) or "").upper()
 
 
+def in_market(resources, use_spot):
+    """The user's resources, all in one market: each entry of any_of or ordered has its word over what stands above it."""
+    found = {**resources, "use_spot": use_spot}
+    for key in ("any_of", "ordered"):
+        if not found.get(key):
+            continue
+        entries = []
+        for entry in found[key]:
+            entry = {**(entry or {}), "use_spot": use_spot}
+            if entry not in entries:  # that differed by its market alone
+                entries.append(entry)
+        found[key] = entries
+    return found
+
+
 def task_config(document, name, folder, program, market, ticket):
     """The task of one cluster: what the user says of machines, and an agent that joins."""
     config = {key: document[key] for key in KEPT if document.get(key) is not None}
     config["name"] = name
     config["num_nodes"] = 1
-    resources = dict(config.get("resources") or {})
-    resources["use_spot"] = market == "spot"
-    config["resources"] = resources
+    config["resources"] = in_market(config.get("resources") or {}, market == "spot")
     mounts = dict(config.get("file_mounts") or {})
     mounts["~/.tidemill-agent/tidemill"] = program
     if document.get("run"):  # the worker runs where the job stands, by the same name

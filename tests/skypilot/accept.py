@@ -95,6 +95,22 @@ def check_calls(driver, sky, folder):
                                                               else ""))
 
 
+CHOICES = {"any of several": {"any_of": [{"infra": "aws", "use_spot": False}, {"infra": "aws", "use_spot": True}, {"infra": "gcp"}]},
+           "several in order": {"use_spot": True, "ordered": [{"infra": "aws/us-east-1", "use_spot": True},
+                                                              {"infra": "aws/us-east-1", "use_spot": False}]}}
+
+
+def check_markets(driver, sky, folder):
+    """A user's choices may each name a market; the decision's counts, in all of them."""
+    for name, choice in CHOICES.items():
+        for market in ("spot", "on-demand"):
+            document = {**TASK, "resources": {"accelerators": "T4:1", **choice}}
+            task = sky.Task.from_yaml_config(driver.task_config(document, "tm-a-7", folder, sys.executable, market, "tmt1_word"))
+            ok(f"{name}, {market}", task.resources and all(r.use_spot == (market == "spot") for r in task.resources))
+            ok(f"{name}, {market}: each once", len(task.resources) == (2 if "any_of" in choice else 1))
+        ok(f"{name}: the user's document stays as it is", any(e.get("use_spot") for e in list(choice.values())[-1]))
+
+
 def put_aws_lists(oracle, home):
     """Lists that SkyPilot would fetch: which images there are, and no quotas to ask for."""
     tags = ("custom-gpu-ubuntu-cuda13", "custom-gpu-ubuntu", "custom-cpu-ubuntu")
@@ -153,6 +169,7 @@ def main():
             yaml.safe_dump(TASK, file)
         os.chdir(folder)
         check_calls(driver, sky, folder)
+        check_markets(driver, sky, folder)
         if catalogues:
             check_choice(driver, sky, catalogues, folder, home)
         sys.stdout = out
