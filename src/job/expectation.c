@@ -124,6 +124,7 @@ struct tm_sim_options tm_run__sim_options(const struct tm_run_settings *settings
         .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6 / each,
         .keeper_usd_h = fmax(0, (double)fleet->anchor_usd_h_millionths / 1e6) / each,
         .samples_total = samples,
+        .first_wait_s = tm_run_layouts__first_wait_s(fleet),
         .deadline_s = (double)settings->job.deadline_ms / 1000,
         .buys_nothing = tm_job_wants_spot(&settings->job),
         .budget_usd = (double)settings->job.budget_usd_millionths / 1e6,
@@ -145,23 +146,61 @@ static struct tm_draw others_of(const struct tm_job_fleet *fleet, const struct t
     return (struct tm_draw){.pools = pools, .pool_count = 1, .like = trace, .seed = (uint64_t)fleet->seed};
 }
 
+/* No instance goes: a trace with all of them, from its beginning; with its first price, or without one. */
+static int keep_whole(struct tm_trace *trace, int64_t limit, bool priced, struct tm_error *e)
+{
+    int64_t end_ms = trace->end_ms;
+    double price = NAN;
+    if (priced) (void)tm_moments_count_at(trace, trace->begin_ms, &price);
+    trace->event_count = 0;
+    trace->begin_ms = 0;
+    trace->instances_max = limit;
+    int rc = tm_trace_add(trace, 0, limit, 0, price, e);
+    trace->end_ms = end_ms;
+    return rc;
+}
+
+/* What the judge is shown as the trace, in workers: the simulation of on-demand alone takes the largest fleet that it
+ * finds there, and of instances that are on demand anyway a trace of spot does not know. */
+static int copy_workers(const struct tm_job_fleet *fleet, const struct tm_trace *trace, bool on_demand_alone,
+                        struct tm_trace *out, struct tm_error *e)
+{
+    int64_t beside = fleet->on_demand_trains != 0 ? fleet->on_demand - tm_job_fleet_keepers(fleet) : 0;
+    int64_t most = fleet->limit - tm_job_fleet_keepers(fleet), all = trace->instances_max + beside;
+    int rc = tm_trace_copy(trace, out, e);
+    if (rc == 0 && on_demand_alone && beside > 0) rc = keep_whole(out, all < most ? all : most, true, e);
+    return rc == 0 ? tm_trace_multiply(out, tm_job_fleet_workers_each(fleet), e) : rc;
+}
+
+/* On-demand alone begins when any other fleet would that is on demand as a whole. */
+static struct tm_cost cost_of(const struct tm_job_fleet *fleet, const struct tm_cost *cost, bool on_demand_alone)
+{
+    struct tm_cost own = *cost;
+    int64_t trains = fleet->limit - tm_job_fleet_keepers(fleet);
+    bool whole = fleet->on_demand_trains != 0 && fleet->on_demand - tm_job_fleet_keepers(fleet) >= trains;
+    if (on_demand_alone && whole) own.measured.begin_s = own.start_s;
+    return own;
+}
+
 /* On the trace that the local cloud will replay. */
 static int expect_here(struct tm_env *env, const char *policy, bool limited, const struct tm_run_settings *settings,
                        const struct tm_run_layouts *layouts, const struct tm_run_plan *plan,
                        struct tm_run_expectation *out, struct tm_error *e)
 {
-    struct tm_sim_job job = {&layouts->job.layouts, layouts->migrations, &layouts->job.cost, NULL};
-    int64_t each = tm_job_fleet_workers_each(&settings->job.fleet);
+    bool on_demand_alone = tm_policy_find(policy)->on_demand;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
+    struct tm_cost cost = cost_of(fleet, &layouts->job.cost, on_demand_alone);
+    struct tm_sim_job job = {&layouts->job.layouts, layouts->migrations, &cost, NULL};
+    int64_t each = tm_job_fleet_workers_each(fleet);
     struct tm_trace workers;
     struct tm_judged judged;
     tm_trace_init(&workers);
-    int rc = each > 1 ? tm_trace_copy(&plan->trace, &workers, e) : 0;
-    if (rc == 0 && each > 1) rc = tm_trace_multiply(&workers, each, e);
+    int rc = copy_workers(fleet, &plan->trace, on_demand_alone, &workers, e);
     if (rc != 0) {
         tm_trace_deinit(&workers);
         return rc;
     }
-    struct tm_trace longer = each > 1 ? workers : plan->trace; /* borrows: after its end what there is stays */
+    struct tm_trace longer = workers; /* borrows: after its end what there is stays */
     struct tm_judge judge = {.env = env,
                              .job = &job,
                              .policy = tm_policy_find(policy),
@@ -171,10 +210,12 @@ static int expect_here(struct tm_env *env, const char *policy, bool limited, con
                              .runs = settings->step_core_s > 0 ? TM_JUDGE_RUNS : 1};
     judge.options = tm_run__sim_options(settings, &plan->work, &layouts->job.layouts, &longer);
     struct tm_draw_pool pools[TM_DRAW_POOLS_MAX];
-    struct tm_draw others = others_of(&settings->job.fleet, each > 1 ? &workers : &plan->trace, pools);
+    struct tm_draw others = others_of(fleet, &workers, pools);
+    if (on_demand_alone) judge.options.anchors = 0; /* they are of the fleet that it finds in the trace */
     /* instances that are drawn one by one do not take several workers with them */
-    bool drawn = each == 1 || !tm_job_fleet_is_drawn(&settings->job.fleet);
-    if (plan->trace.instances_max > 0 && !settings->no_losses && drawn) judge.others = &others;
+    bool drawn = each == 1 || !tm_job_fleet_is_drawn(fleet);
+    bool varies = !on_demand_alone || fleet->on_demand == 0 || fleet->on_demand_trains == 0;
+    if (plan->trace.instances_max > 0 && !settings->no_losses && drawn && varies) judge.others = &others;
     if (!limited) judge.options.budget_usd = 0;
     rc = tm_judge_job(&judge, &judged, e);
     if (rc == 0) take(policy, &judged, out);
@@ -247,20 +288,6 @@ static int judge_here(struct tm_env *env, const char *dir, const struct tm_run_s
         if (rc == 0) rc = expect_here(env, "checkpoint", true, settings, &layouts, out, &out->restart, e);
     }
     tm_run_layouts__deinit(&layouts);
-    return rc;
-}
-
-/* No instance goes: a trace with all of them, from its beginning; with its first price, or without one. */
-static int keep_whole(struct tm_trace *trace, int64_t limit, bool priced, struct tm_error *e)
-{
-    int64_t end_ms = trace->end_ms;
-    double price = NAN;
-    if (priced) (void)tm_moments_count_at(trace, trace->begin_ms, &price);
-    trace->event_count = 0;
-    trace->begin_ms = 0;
-    trace->instances_max = limit;
-    int rc = tm_trace_add(trace, 0, limit, 0, price, e);
-    trace->end_ms = end_ms;
     return rc;
 }
 

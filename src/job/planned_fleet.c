@@ -1,5 +1,7 @@
 #include "job/planned_fleet.h"
 
+#include "job/run_layouts.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -198,6 +200,7 @@ static int fill(struct tm_env *env, const struct tm_run_settings *settings, stru
     out->asked = tm_job_fleet_by_instance(&job->fleet);
     out->judge.asked = &out->asked;
     out->judge.no_losses = settings->no_losses;
+    out->judge.first_wait_s = tm_run_layouts__first_wait_s(&job->fleet);
     out->judge.seed = (uint64_t)job->fleet.seed;
     rc = take_cost(env, settings, out, e);
     if (rc != 0) return rc;

@@ -71,7 +71,34 @@ static int ask_start(struct tm_env *env, const struct tm_job *job, const struct 
     else if (cloud != NULL && pool->instance != NULL && pool->instance[0] != '\0')
         rc = tm_starts_ask_type(env, cloud, pool->instance, zone, &wait_s, e);
     if (rc == 0 && !isnan(wait_s)) *start_ms = llround(wait_s * 1000);
+    /* a queue that nobody has waited in: what is usual of VMs on demand says nothing of it */
+    bool unseen = rc == 0 && isnan(wait_s) && pool->partition != NULL && pool->market == TM_POOL_ON_DEMAND;
+    if (unseen && !tm_job_says(job, "fleet.on_demand_start")) *start_ms = 0;
     return rc;
+}
+
+static int64_t slowest_start_ms(const struct tm_job_fleet *fleet, enum tm_pool_market market, enum tm_pool_role role)
+{
+    size_t count = 0;
+    int64_t slowest_ms = TM_FLEET_UNSAID;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++)
+        if (pools[i].market == (int)market && pools[i].role == (int)role && pools[i].start_ms > slowest_ms)
+            slowest_ms = pools[i].start_ms;
+    return slowest_ms;
+}
+
+int64_t tm_pool_lives__start_ms(const struct tm_job_fleet *fleet, enum tm_pool_market market)
+{
+    int64_t trains_ms = slowest_start_ms(fleet, market, TM_POOL_TRAINS);
+    if (tm_job_fleet_has_choices(fleet)) return TM_FLEET_UNSAID;
+    return trains_ms != TM_FLEET_UNSAID ? trains_ms : slowest_start_ms(fleet, market, TM_POOL_KEEPS_COPIES);
+}
+
+static void take_start(const struct tm_job_fleet *fleet, enum tm_pool_market market, int64_t *start_ms)
+{
+    int64_t pools_ms = tm_pool_lives__start_ms(fleet, market);
+    if (pools_ms != TM_FLEET_UNSAID) *start_ms = pools_ms;
 }
 
 int tm_pool_lives__fill_starts(struct tm_env *env, struct tm_job *job, struct tm_error *e)
@@ -88,6 +115,9 @@ int tm_pool_lives__fill_starts(struct tm_env *env, struct tm_job *job, struct tm
         rc = ask_start(env, job, &spot, &fleet->spot_start_ms, e);
     if (rc == 0 && !tm_job_says(job, "fleet.on_demand_start"))
         rc = ask_start(env, job, &on_demand, &fleet->on_demand_start_ms, e);
+    if (rc == 0 && !tm_job_says(job, "fleet.spot_start")) take_start(fleet, TM_POOL_SPOT, &fleet->spot_start_ms);
+    if (rc == 0 && !tm_job_says(job, "fleet.on_demand_start"))
+        take_start(fleet, TM_POOL_ON_DEMAND, &fleet->on_demand_start_ms);
     return rc;
 }
 

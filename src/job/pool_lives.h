@@ -11,7 +11,11 @@
  * is -TM_EINPUT. */
 int tm_pool_lives__fill(struct tm_env *env, struct tm_job *job, struct tm_error *e);
 /* Fills in the start-up times that the job does not say, as earlier runs have seen them at the same place: of
- * partitions, and of instance types in their zones. Again once the cloud is known that the job runs on. */
+ * partitions, and of instance types in their zones. Again once the cloud is known that the job runs on.
+ * The fleet's own, where it does not say them, are those of tm_pool_lives__start_ms. */
 int tm_pool_lives__fill_starts(struct tm_env *env, struct tm_job *job, struct tm_error *e);
+/* How long one waits for what a market has, where all pools of it are wanted: as long as for the slowest that trains.
+ * TM_FLEET_UNSAID: no pool says, or they are choices, each with a start of its own. */
+int64_t tm_pool_lives__start_ms(const struct tm_job_fleet *fleet, enum tm_pool_market market);
 
 #endif

@@ -1,6 +1,7 @@
 #include "job/run_layouts.h"
 
 #include "job/job_engine_internal.h"
+#include "job/pool_lives.h"
 #include "run/state_folder.h"
 
 #include <math.h>
@@ -58,6 +59,24 @@ static int make_model(struct tm_model *model, const struct tm_run_settings *sett
     return 0;
 }
 
+double tm_run_layouts__first_wait_s(const struct tm_job_fleet *fleet)
+{
+    int64_t on_demand_ms = tm_pool_lives__start_ms(fleet, TM_POOL_ON_DEMAND), on_demand = fleet->on_demand;
+    if (fleet->on_demand_trains == 0 || on_demand <= tm_job_fleet_keepers(fleet)) on_demand = 0;
+    if (tm_job_fleet_has_choices(fleet)) return 0;
+    if (on_demand == 0) return (double)fleet->spot_start_ms / 1000;
+    return on_demand >= fleet->limit && on_demand_ms > 0 ? (double)on_demand_ms / 1000 : 0;
+}
+
+/* Costs are of instances that are there; the job, or what earlier runs have seen, says how long one waits for them. */
+static void add_starts(const struct tm_job_fleet *fleet, bool measured, bool given, struct tm_cost *out)
+{
+    double spot_s = (double)fleet->spot_start_ms / 1000, on_demand_s = (double)fleet->on_demand_start_ms / 1000;
+    double join_s = out->measured.join_s;
+    if (!given) out->start_s = measured ? on_demand_s + join_s : fmax(on_demand_s, join_s);
+    out->measured.join_s += spot_s;
+}
+
 /* What an earlier run in this folder has measured, else what is typical; for the speed of this one. */
 static int load_cost(struct tm_env *env, const char *dir, const struct tm_run_settings *settings, const char *model,
                      struct tm_cost *out, bool *out_measured, struct tm_error *e)
@@ -69,7 +88,7 @@ static int load_cost(struct tm_env *env, const char *dir, const struct tm_run_se
     int rc = tm_cost_load(env, *out_measured ? path : typical, model, out, e);
     if (rc != 0) return rc;
     tm_cost_change_speed(out, settings->job.fleet.speed);
-    out->measured.join_s += (double)settings->job.fleet.spot_start_ms / 1000;
+    add_starts(&settings->job.fleet, *out_measured, settings->costs != NULL, out);
     return 0;
 }
 

@@ -21,5 +21,8 @@ int tm_run_layouts__init(struct tm_env *env, const char *dir, const struct tm_ru
  * once they are rented. */
 int tm_run_layouts__check_together(const struct tm_job *job, const struct tm_run_layouts *layouts, struct tm_error *e);
 void tm_run_layouts__deinit(struct tm_run_layouts *layouts);
+/* How long a run waits for its first instances: those of a fleet of one market, as its pools, the job or earlier runs
+ * say. 0: nobody does, the fleet has both markets, or its pools are choices, each with a start of its own. */
+double tm_run_layouts__first_wait_s(const struct tm_job_fleet *fleet);
 
 #endif

@@ -114,12 +114,23 @@ static int judge_patiently(struct tm_judge *ask, double full_s, struct tm_judged
     return rc;
 }
 
+/* On-demand alone has its fleet at once: where the fleet is on demand anyway, it is waited for as that is. */
+static struct tm_cost cost_of(const struct tm_fleet_judge *judge, const struct tm_fleet_layouts *layouts,
+                              const struct tm_policy_info *policy)
+{
+    struct tm_cost cost = layouts->cost;
+    bool trains = judge->asked != NULL && judge->asked->on_demand > tm_job_fleet_keepers(judge->asked);
+    if (policy->on_demand && trains) cost.measured.begin_s += judge->first_wait_s;
+    return cost;
+}
+
 int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
                           const struct tm_plan_fleet *fleet, const struct tm_fleet_layouts *layouts,
                           const struct tm_policy_info *policy, struct tm_judged *out, struct tm_error *e)
 {
     const struct tm_expect_job *job = &request->job;
-    struct tm_sim_job sim = {&layouts->layouts, layouts->migrations, &layouts->cost, NULL};
+    struct tm_cost cost = cost_of(judge, layouts, policy);
+    struct tm_sim_job sim = {&layouts->layouts, layouts->migrations, &cost, NULL};
     int instances = layouts->layouts.instances_max;
     double full_s = job->samples / layouts->layouts.list[layouts->layouts.best[instances]].samples_per_s;
     double interval_s = fmin(fmax(ceil(full_s / TICKS), INTERVAL_MIN_S), INTERVAL_MAX_S);
@@ -148,19 +159,21 @@ int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_pl
                            .probability = request->min_probability,
                            .runs = judge->runs};
     ask.options = (struct tm_sim_options){
-        .to_ms = (int64_t)fmin((full_s + job->startup_s) * PATIENCE * 1000 + 3.6e6, interval_s * 1e3 * 1e5),
+        .to_ms = (int64_t)fmin((full_s + job->startup_s + judge->first_wait_s) * PATIENCE * 1000 + 3.6e6,
+                               interval_s * 1e3 * 1e5),
         .interval_s = interval_s,
         .horizon = HORIZON,
         .notice_s = notice_s(judge, fleet),
         .on_demand_usd_h = isnan(price) ? 0 : price,
         .samples_total = job->samples,
+        .first_wait_s = judge->first_wait_s,
         .budget_usd = isfinite(request->budget_usd) ? request->budget_usd * training_share(&pools) : 0,
         .workers_min = request->workers_min > 1 ? request->workers_min : 1, /* as in a run */
         .live = true};
     /* Where nothing may be bought on demand, a policy cannot do anything about a deadline. */
     if (isfinite(job->deadline_s)) ask.deadline_s = job->deadline_s;
     if (!isnan(price) && request->market != TM_PLAN_SPOT_ONLY) ask.options.deadline_s = ask.deadline_s;
-    return judge_patiently(&ask, full_s + job->startup_s, out, e);
+    return judge_patiently(&ask, full_s + job->startup_s + judge->first_wait_s, out, e);
 }
 
 /* ---- an answer ---- */

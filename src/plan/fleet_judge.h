@@ -26,6 +26,7 @@ struct tm_fleet_judge {
     const struct tm_job_fleet *asked; /* the job's word on notices, starting times and stages; NULL: nothing is said */
     const struct tm_cost *cost;       /* migration costs; NULL: typical ones */
     bool no_losses;                   /* nothing is preempted */
+    double first_wait_s;              /* for the first instances, before they start; 0: none */
     uint64_t seed;                    /* of the draws */
     int runs;                         /* 0: TM_JUDGE_RUNS */
 };

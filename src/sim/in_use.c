@@ -100,13 +100,27 @@ static void merge(struct tm_trace *out)
     out->event_count = kept;
 }
 
+/* All that is there at from_ms comes later. Its losses meanwhile are found by merge(). */
+static int delay_first(struct tm_trace *out, int64_t from_ms, double first_wait_s, struct tm_error *e)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < out->event_count && out->events[i].time_ms <= from_ms; i++) {
+        count += out->events[i].in - out->events[i].out;
+        out->events[i].in = out->events[i].out = 0;
+    }
+    int64_t at_ms = from_ms + (int64_t)(fmin(first_wait_s, 9e12) * 1000);
+    if (count == 0 || at_ms >= out->end_ms) return 0;
+    return add_event(out, (struct tm_trace_event){.time_ms = at_ms, .in = (int32_t)count, .price_usd_h = NAN}, e);
+}
+
 int tm_in_use__trace(const struct tm_trace *trace, const struct tm_cost *cost, int64_t from_ms, double notice_s,
-                     struct tm_trace *out, struct tm_error *e)
+                     double first_wait_s, struct tm_trace *out, struct tm_error *e)
 {
     struct tm_trace made = *trace;
     made.events = NULL;
     made.event_count = made.event_capacity = 0;
     int rc = split(trace, cost, from_ms, notice_s, &made, e);
+    if (rc == 0 && first_wait_s > 0) rc = delay_first(&made, from_ms, first_wait_s, e);
     if (rc != 0) {
         tm_free(made.events);
         return rc;

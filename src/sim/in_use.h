@@ -12,9 +12,10 @@ bool tm_in_use__differs(const struct tm_cost *cost, double notice_s);
 /* The trace from from_ms on with arrivals later by what joining takes and losses earlier by what is left of the notice
  * when the instance is left; prices and all before stay. What is lost before it has joined never joins. Where an
  * instance arrives or has its notice there is an event, if one that changes nothing: a run decides then. `out` must be
- * initialised; it is filled only on success. */
+ * initialised; it is filled only on success. With first_wait_s > 0 those that are there at from_ms were asked for then,
+ * and are in use that much later; what was before is not told then. */
 int tm_in_use__trace(const struct tm_trace *trace, const struct tm_cost *cost, int64_t from_ms, double notice_s,
-                     struct tm_trace *out, struct tm_error *e);
+                     double first_wait_s, struct tm_trace *out, struct tm_error *e);
 
 /* How long before a change its loss is known: what of the notice is not used up; 0: losses come unannounced. */
 double tm_in_use__notice_s(const struct tm_cost *cost, double notice_s);

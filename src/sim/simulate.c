@@ -588,8 +588,9 @@ static int use_trace(struct tm_sim__run *run, struct tm_error *e)
     run->used = *run->options;
     run->used.notice_s = tm_in_use__notice_s(cost, run->options->notice_s);
     run->lead_s = tm_in_use__lead_s(cost, run->options->notice_s);
-    if (tm_in_use__differs(cost, run->options->notice_s)) {
-        int rc = tm_in_use__trace(run->trace, cost, run->options->from_ms, run->options->notice_s, &run->in_use, e);
+    if (tm_in_use__differs(cost, run->options->notice_s) || run->options->first_wait_s > 0) {
+        int rc = tm_in_use__trace(run->trace, cost, run->options->from_ms, run->options->notice_s,
+                                  run->options->first_wait_s, &run->in_use, e);
         if (rc != 0) return rc;
         run->paid = tm_paid__begin(run->trace, run->options->from_ms);
         run->trace = &run->in_use;

@@ -50,6 +50,7 @@ struct tm_sim_options {
     double spot_usd_h; /* where the trace has no prices */
     double on_demand_usd_h;
     double samples_total;    /* of the job; 0: trains to the end of the trace */
+    double first_wait_s;     /* for the instances that the trace begins with, where a wait for others is measured */
     double deadline_s;       /* 0: none */
     double keeper_usd_h;     /* of an anchor that does not train; 0: on_demand_usd_h */
     double beside_usd_h;     /* of instances that only keep copies and are billed apart, as long as the job runs */

@@ -4,7 +4,9 @@
 #include "job/pool_lives.h"
 #include "job/run_lives.h"
 #include "market/risk.h"
+#include "market/starts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static struct tm_cloud_pool pools[2] = {
@@ -136,8 +138,48 @@ static void test_starts(void **state)
     assert_int_equal(filled[1].start_ms, 50000);
     assert_int_equal(filled[2].start_ms, 7000); /* what the job says counts */
     assert_true(filled[3].start_ms < 0);
+    assert_int_equal(job.fleet.spot_start_ms, 0); /* each choice has its own */
     tm_job_deinit(&job);
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_kept), TM_TEST(test_starts))
+/* Pools that are all wanted: the fleet waits as long as for the slowest that trains, in each market. */
+static void test_starts_of_fleet(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fleet;
+        int64_t spot_ms, on_demand_ms;
+    } rows[] = {
+        {"{pools: [{partition: spot, limit: 4, start: 10h}]}", 10 * HOUR_MS, -1},
+        {"{pools: [{partition: spot, limit: 4, start: 10h}], spot_start: 1h}", HOUR_MS, -1},
+        {"{pools: [{partition: seen, limit: 4}]}", 40000, -1},
+        {"{pools: [{partition: long, limit: 4, market: on-demand, start: 5h}]}", 0, 5 * HOUR_MS},
+        {"{pools: [{partition: seen, limit: 4, market: on-demand}]}", 0, 40000},
+        {"{pools: [{partition: long, limit: 4, market: on-demand}]}", 0, 0}, /* not as VMs */
+        {"{pools: [{partition: long, limit: 4, market: on-demand}], on_demand_start: 1h}", 0, HOUR_MS},
+        {"{pools: [{partition: spot, count: 4, start: 1h}, {partition: low, count: 2, start: 2h}]}", 2 * HOUR_MS, -1},
+        {"{pools: [{partition: spot, limit: 4, start: 1h}, {partition: low, limit: 2, start: 2h}]}", 0, -1},
+    };
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_start seen = {.cloud = "slurm", .place = "seen", .seconds = 40, .seen = 1};
+    struct tm_error e = {0};
+    assert_int_equal(tm_env_virtual_set_variable(env, "TIDEMILL_DATA_DIR", "/d"), 0);
+    assert_row(tm_starts_learn(env, &seen, 1, &e) == 0, "%s", e.text);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tm_job job;
+        char text[256];
+        (void)snprintf(text, sizeof text, "cloud: slurm\nfleet: %s\n", rows[i].fleet);
+        tm_job_init(&job);
+        assert_row(tm_job_parse("a.yaml", text, strlen(text), &job, &e) == 0, "%s", e.text);
+        assert_int_equal(tm_pool_lives__fill_starts(env, &job, &e), 0);
+        assert_row(job.fleet.spot_start_ms == rows[i].spot_ms, "%s: spot %lld", rows[i].fleet,
+                   (long long)job.fleet.spot_start_ms);
+        assert_row(job.fleet.on_demand_start_ms == rows[i].on_demand_ms, "%s: on-demand %lld", rows[i].fleet,
+                   (long long)job.fleet.on_demand_start_ms);
+        tm_job_deinit(&job);
+    }
+    tm_env_virtual_destroy(env);
+}
+
+TM_TEST_MAIN(TM_TEST(test_kept), TM_TEST(test_starts), TM_TEST(test_starts_of_fleet))

@@ -29,17 +29,21 @@ static void test_shifted_traces(void **state)
         const char *name, *trace, *want;
         double join_s, leave_s;
         int64_t from_ms;
+        double first_wait_s;
     } rows[] = {
-        {"losses come earlier by what is left", "end: 300s\n\n0 +4\n100 -1\n", "0+4 70 80-1", 0, 10, 0},
-        {"arrivals come later", "end: 300s\n\n0 +4\n100 +2\n", "0+4 100 125+2", 25, -1, 0},
-        {"to its end where it does not say", "end: 300s\n\n0 +4\n100 -1\n", "0+4 100-1", 25, -1, 0},
-        {"a notice that is over is no help", "end: 300s\n\n0 +4\n100 -1\n", "0+4 100-1", 25, 31, 0},
-        {"what comes at the end is not used", "end: 300s\n\n0 +4\n290 +1\n", "0+4 290", 25, 10, 0},
-        {"lost before it joins", "end: 300s\n\n0 +1\n100 +2\n110 -3\n", "0+1 80 90-1 100 125", 25, 10, 0},
-        {"lost in its place", "end: 300s\n\n0 +2\n100 +2\n140 -3\n", "0+2 100 110 120-2 125+1", 25, 10, 0},
-        {"both at one time", "end: 300s\n\n0 +4\n100 +2\n145 -1\n", "0+4 100 115 125+2-1", 25, 10, 0},
-        {"history stays", "end: 300s\n\n0 +4\n50 +1\n60 -2\n150 -1\n", "0+4 50+1 60-2 120 130-1", 25, 10, 100},
-        {"never before the start", "end: 300s\n\n0 +4\n110 -1\n", "0+4 100.001-1", 25, 10, 100},
+        {"losses come earlier by what is left", "end: 300s\n\n0 +4\n100 -1\n", "0+4 70 80-1", 0, 10, 0, 0},
+        {"arrivals come later", "end: 300s\n\n0 +4\n100 +2\n", "0+4 100 125+2", 25, -1, 0, 0},
+        {"to its end where it does not say", "end: 300s\n\n0 +4\n100 -1\n", "0+4 100-1", 25, -1, 0, 0},
+        {"a notice that is over is no help", "end: 300s\n\n0 +4\n100 -1\n", "0+4 100-1", 25, 31, 0, 0},
+        {"what comes at the end is not used", "end: 300s\n\n0 +4\n290 +1\n", "0+4 290", 25, 10, 0, 0},
+        {"lost before it joins", "end: 300s\n\n0 +1\n100 +2\n110 -3\n", "0+1 80 90-1 100 125", 25, 10, 0, 0},
+        {"lost in its place", "end: 300s\n\n0 +2\n100 +2\n140 -3\n", "0+2 100 110 120-2 125+1", 25, 10, 0, 0},
+        {"both at one time", "end: 300s\n\n0 +4\n100 +2\n145 -1\n", "0+4 100 115 125+2-1", 25, 10, 0, 0},
+        {"history stays", "end: 300s\n\n0 +4\n50 +1\n60 -2\n150 -1\n", "0+4 50+1 60-2 120 130-1", 25, 10, 100, 0},
+        {"never before the start", "end: 300s\n\n0 +4\n110 -1\n", "0+4 100.001-1", 25, 10, 100, 0},
+        {"the first are waited for", "end: 300s\n\n0 +4\n100 +2\n", "0 90+4 100 125+2", 25, -1, 0, 90},
+        {"lost before it came", "end: 300s\n\n0 +4\n60 -1\n", "0 60 90+3", 25, -1, 0, 90},
+        {"and never come", "end: 300s\n\n0 +4\n", "0", 25, -1, 0, 400},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_trace trace, out;
@@ -48,7 +52,8 @@ static void test_shifted_traces(void **state)
         size_t used = 0;
         trace_of(rows[i].trace, &trace);
         tm_trace_init(&out);
-        assert_int_equal(tm_in_use__trace(&trace, &cost, rows[i].from_ms * 1000, 30, &out, NULL), 0);
+        assert_int_equal(tm_in_use__trace(&trace, &cost, rows[i].from_ms * 1000, 30, rows[i].first_wait_s, &out, NULL),
+                         0);
         for (size_t k = 0; k < out.event_count; k++) {
             const struct tm_trace_event *event = &out.events[k];
             used += (size_t)snprintf(got + used, sizeof got - used, "%s%g", k > 0 ? " " : "",
@@ -135,7 +140,7 @@ static void test_without_memory(void **state)
     trace_of("end: 300s\n\n0 +2\n100 +2\n140 -3\n", &trace);
     TM_FAIL_EACH_ALLOC({
         tm_trace_init(&out);
-        rc = tm_in_use__trace(&trace, &cost, 0, 30, &out, NULL);
+        rc = tm_in_use__trace(&trace, &cost, 0, 30, 0, &out, NULL);
         tm_trace_deinit(&out);
     });
     tm_trace_deinit(&trace);
