@@ -3,6 +3,7 @@
 #include "base/calendar.h"
 #include "base/doc.h"
 #include "base/yaml_print.h"
+#include "cloud/plain_http.h"
 
 #include <limits.h>
 #include <openssl/evp.h>
@@ -126,6 +127,11 @@ static int take_cluster(const struct reading *r, const struct tm_node *cluster, 
     const char *unchecked = text_of(cluster, "insecure-skip-tls-verify");
     if (server == NULL || (strncmp(server, "https://", 8) != 0 && strncmp(server, "http://", 7) != 0))
         return tm_error_set(r->e, TM_EINPUT, "%s: clusters: server: expected https://HOST:PORT", r->file);
+    if (tm_cloud__is_plain_abroad(server))
+        return tm_error_set(r->e, TM_EINPUT,
+                            "%s: clusters: server: over plain http anybody on the way reads tokens; write https://, or "
+                            "http://127.0.0.1:PORT of kubectl proxy",
+                            r->file);
     if (text_of(cluster, "tls-server-name") != NULL || text_of(cluster, "proxy-url") != NULL)
         return tm_error_set(r->e, TM_EINPUT,
                             "%s: clusters: tls-server-name and proxy-url are not supported; use a context without",

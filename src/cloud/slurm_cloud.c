@@ -578,14 +578,15 @@ static int ask(struct slurm *s, int *out_status, struct tm_error *e)
 static int ask_scontrol(struct slurm *s, struct tm_error *e)
 {
     int status = 0;
+    char words[TM_SLURM_SAID_MAX];
     begin(s, "scontrol");
     word(s, "--oneliner");
     word(s, "show");
     word(s, "partition");
     int rc = ask(s, &status, e);
+    tm_slurm__in_one_line(tm_text_string(&s->process.text), s->process.text.length, words);
     if (rc == 0 && status != 0)
-        rc = tm_error_set(e, TM_EPEER, "Slurm does not answer: %.300s",
-                          status < 0 ? "scontrol took too long" : tm_text_string(&s->process.text));
+        rc = tm_error_set(e, TM_EPEER, "Slurm does not answer: %s", status < 0 ? "scontrol took too long" : words);
     return rc;
 }
 

@@ -230,6 +230,7 @@ static int take_row(struct tm_slurm__jobs *s, size_t at, const struct tm_slurm__
         job->cancel = true;
         return end(s, at, TM_INSTANCE_LOST, -1, now_ms, e);
     }
+    (void)snprintf(job->reason, sizeof job->reason, "%s", row->reason);
     say_why(s, at, row);
     return 0;
 }
@@ -307,7 +308,22 @@ static int take_missing(struct tm_slurm__jobs *s, int64_t now_ms, struct tm_erro
     return rc;
 }
 
-/* How many wait in the queue. */
+/* What Slurm says of the first job of a pool that waits; one that will not start by itself comes before others. */
+static const char *why_waiting(const struct tm_slurm__jobs *s, int shown)
+{
+    const char *why = "";
+    for (size_t i = 0; i < s->instance_count; i++) {
+        const char *reason = s->jobs[i].reason;
+        if (s->instances[i].pool != shown || s->jobs[i].step != TM_SLURM_QUEUED) continue;
+        if (reason[0] == '\0' || strcmp(reason, "None") == 0) continue;
+        if (tm_slurm__is_stuck(reason)) return reason;
+        if (why[0] == '\0') why = reason;
+    }
+    return why;
+}
+
+/* How many wait in the queue, and why: the reason is told again when it becomes one that somebody must do something
+ * about, or ceases to be. */
 static int tell_waiting(struct tm_slurm__jobs *s, int64_t now_ms, struct tm_error *e)
 {
     int waiting[TM_SLURM_POOLS_MAX] = {0};
@@ -315,10 +331,14 @@ static int tell_waiting(struct tm_slurm__jobs *s, int64_t now_ms, struct tm_erro
     for (size_t i = 0; i < s->instance_count; i++)
         waiting[s->instances[i].pool] += s->jobs[i].step == TM_SLURM_QUEUED;
     for (int i = 0; rc == 0 && i < TM_SLURM_POOLS_MAX; i++) {
-        if (waiting[i] == s->waiting[i]) continue;
+        const char *why = why_waiting(s, i);
+        bool stuck = tm_slurm__is_stuck(why);
+        if (waiting[i] == s->waiting[i] && stuck == s->stuck[i]) continue;
         s->waiting[i] = waiting[i];
-        rc = tell(
-            s, (struct tm_cloud_event){.kind = TM_CLOUD_REFUSED, .pool = i, .count = waiting[i], .time_ms = now_ms}, e);
+        s->stuck[i] = stuck;
+        struct tm_cloud_event event = {.kind = TM_CLOUD_REFUSED, .pool = i, .count = waiting[i], .time_ms = now_ms};
+        (void)snprintf(event.why, sizeof event.why, "%s", why);
+        rc = tell(s, event, e);
     }
     return rc;
 }
@@ -349,7 +369,7 @@ static void take_submitted(struct tm_slurm__jobs *s, size_t at, int64_t now_ms, 
 {
     struct tm_slurm__job *job = &s->jobs[at];
     struct tm_slurm__pool *pool = &s->pools[job->pool];
-    const char *words = answer->words;
+    char words[TM_SLURM_SAID_MAX];
     job->number = answer->status == 0 ? answer->job : 0;
     look_soon(s, now_ms);
     if (job->number != 0) {
@@ -366,10 +386,8 @@ static void take_submitted(struct tm_slurm__jobs *s, size_t at, int64_t now_ms, 
                pool->partition);
         return;
     }
-    int shown = answer->length < 300 ? (int)answer->length : 300;
-    while (shown > 0 && (words[shown - 1] == '\n' || words[shown - 1] == ' '))
-        shown--;
-    tm_log(TM_LOG_WARN, "partition %s: Slurm gave no job, retrying: %.*s", pool->partition, shown, words);
+    tm_slurm__in_one_line(answer->words, answer->length, words);
+    tm_log(TM_LOG_WARN, "partition %s: Slurm gave no job, retrying: %s", pool->partition, words);
 }
 
 static int take_leaving(struct tm_slurm__jobs *s, int64_t now_ms, const char *node, struct tm_error *e)

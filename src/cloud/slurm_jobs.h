@@ -34,11 +34,12 @@ struct tm_slurm__job {
     int64_t number; /* Slurm's; 0: not known */
     size_t pool;
     enum tm_slurm__step step;
-    bool unsure;     /* asked for, and not answered */
-    bool cancel;     /* it is to end */
-    bool over;       /* Slurm says so, or does not know it any more */
-    bool seen;       /* in the last answer */
-    bool stuck_told; /* why it waits */
+    bool unsure;                    /* asked for, and not answered */
+    bool cancel;                    /* it is to end */
+    bool over;                      /* Slurm says so, or does not know it any more */
+    bool seen;                      /* in the last answer */
+    bool stuck_told;                /* why it waits */
+    char reason[TM_SLURM_WORD_MAX]; /* why it waits, as Slurm last said; "": not yet */
     bool hinted;
     bool prepared; /* what it needs is there: whoever runs commands sets it */
     int64_t cancel_ms;
@@ -74,6 +75,7 @@ struct tm_slurm__jobs {
     int64_t strays[TM_SLURM_CANCEL_MAX]; /* jobs that nobody here knows of, to be cancelled */
     size_t stray_count;
     int waiting[TM_SLURM_POOLS_MAX]; /* by the cloud's pool: in the queue, as was told */
+    bool stuck[TM_SLURM_POOLS_MAX];  /* and that one of them does not start by itself */
     struct tm_cloud_bill bill;       /* of those that have gone */
 };
 

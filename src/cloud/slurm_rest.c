@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/debug.h"
 #include "base/log.h"
+#include "cloud/plain_http.h"
 #include "web/web.h"
 
 #include <stdio.h>
@@ -269,8 +270,12 @@ static int take_address(struct tm_slurm__rest *r, struct tm_error *e)
         return 0;
     }
     bool plain = strncmp(address, "http://", 7) == 0;
+    if (tm_cloud__is_plain_abroad(address))
+        return tm_error_set(e, TM_EINPUT,
+                            "fleet.slurm.rest: over plain http anybody on the way reads the token; write https://, or "
+                            "unix:/PATH on the machine that has it, or http://127.0.0.1:PORT of a tunnel (ssh -L)");
     if ((plain || strncmp(address, "https://", 8) == 0) && address[strlen(address) - 1] != '/') return 0;
-    return tm_error_set(e, TM_EINPUT, "expected unix:/PATH, http://HOST:PORT or https://HOST:PORT, got \"%.200s\"",
+    return tm_error_set(e, TM_EINPUT, "expected unix:/PATH, https://HOST:PORT or http://127.0.0.1:PORT, got \"%.200s\"",
                         address);
 }
 

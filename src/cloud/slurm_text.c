@@ -174,6 +174,26 @@ bool tm_slurm__next_row(const char *text, size_t length, size_t *at, struct tm_s
     return false;
 }
 
+void tm_slurm__in_one_line(const char *text, size_t length, char out[TM_SLURM_SAID_MAX])
+{
+    size_t used = 0;
+    for (size_t at = 0; at < length;) {
+        size_t end = at;
+        while (end < length && text[end] != '\n' && text[end] != '\r')
+            end++;
+        size_t size = end - at;
+        while (size > 0 && text[at + size - 1] == ' ')
+            size--;
+        if (size > 0 && used < TM_SLURM_SAID_MAX - 1) {
+            int put =
+                snprintf(out + used, TM_SLURM_SAID_MAX - used, "%s%.*s", used > 0 ? "; " : "", (int)size, text + at);
+            used = used + (size_t)put < TM_SLURM_SAID_MAX - 1 ? used + (size_t)put : TM_SLURM_SAID_MAX - 1;
+        }
+        at = end + 1;
+    }
+    out[used] = '\0';
+}
+
 bool tm_slurm__is_stuck(const char *reason)
 {
     static const char *const words[] = {"JobHeld", "QOS",        "Assoc",         "Partition",       "BadConstraints",

@@ -101,6 +101,9 @@ int tm_slurm__exit_status(int64_t status);
 bool tm_slurm__read_tag(const char *text, size_t length, struct tm_slurm__tag *out);
 void tm_slurm__print_tag(const struct tm_slurm__tag *tag, char out[TM_SLURM_COMMENT_MAX]);
 
+enum { TM_SLURM_SAID_MAX = 301 };
+/* What a command said, its lines joined by "; ": the first 300 bytes. */
+void tm_slurm__in_one_line(const char *text, size_t length, char out[TM_SLURM_SAID_MAX]);
 /* A reason to wait that does not go away by itself: held, or more than the site allows. */
 bool tm_slurm__is_stuck(const char *reason);
 

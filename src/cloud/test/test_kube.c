@@ -61,6 +61,8 @@ static void test_config_wrong(void **state)
         {"current-context: gone\n", "there is no context gone"},
         {HEAD, "its cluster is missing"},
         {HEAD "clusters: [{name: c, cluster: {server: 'ftp://x'}}]\n", "server: expected https://HOST:PORT"},
+        {HEAD "clusters: [{name: c, cluster: {server: 'http://10.0.0.1:8080'}}]\n", "plain http"},
+        {HEAD "clusters: [{name: c, cluster: {server: 'http://localhost.example/'}}]\n", "plain http"},
         {HEAD "clusters: [{name: c, cluster: {server: 'https://x', tls-server-name: y}}]\n", "not supported"},
         {HEAD "clusters: [{name: c, cluster: {server: 'https://x', certificate-authority-data: '*'}}]\n",
          "certificate-authority-data: expected base64"},

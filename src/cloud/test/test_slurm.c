@@ -702,15 +702,73 @@ static void test_rest_memory(void **state)
     TM_FAIL_EACH_ALLOC(rc = read_jobs());
 }
 
+static void test_one_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *want;
+    } rows[] = {{"", ""},
+                {"\n\n", ""},
+                {"one\n", "one"},
+                {"no controller \r\n\nconnect failure\n", "no controller; connect failure"}};
+    char out[TM_SLURM_SAID_MAX];
+    char much[1000];
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        tm_slurm__in_one_line(rows[i].text, strlen(rows[i].text), out);
+        assert_string_equal(out, rows[i].want);
+    }
+    memset(much, 'x', sizeof much);
+    much[299] = '\n';
+    tm_slurm__in_one_line(much, sizeof much, out);
+    assert_int_equal(strlen(out), TM_SLURM_SAID_MAX - 1);
+}
+
+/* Why jobs wait goes with how many do; once more when it becomes one that somebody must do something about. */
+static void test_reasons(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reason, *told;
+    } rows[] = {{"Resources", "1 Resources"},
+                {"Priority", ""},
+                {"JobHeldAdmin", "1 JobHeldAdmin"},
+                {"JobHeldAdmin", ""},
+                {"None", "1 "}};
+    struct tm_slurm__jobs s;
+    begin(&s, 1);
+    assert_int_equal(answer(&s, 0, 0, ""), TM_SLURM_QUERY);
+    assert_int_equal(answer(&s, 0, 0, "11\n"), TM_SLURM_SUBMIT);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        char text[300];
+        char told[300] = "";
+        struct tm_cloud_event event;
+        (void)snprintf(text, sizeof text, "11|PENDING|%s|||INVALID|0|spot|tidemill:abc:5:3|\n", rows[i].reason);
+        s.query_ms = 0;
+        assert_int_equal(answer(&s, 1000, 0, text), TM_SLURM_QUERY);
+        while (tm_slurm_jobs__event(&s, &event))
+            if (event.kind == TM_CLOUD_REFUSED) (void)snprintf(told, sizeof told, "%d %s", event.count, event.why);
+        assert_row(strcmp(told, rows[i].told) == 0, "%s: \"%s\"", rows[i].reason, told);
+    }
+    tm_slurm_jobs__deinit(&s);
+}
+
 static void test_rest_addresses(void **state)
 {
     (void)state;
     static const struct {
         const char *address;
         int rc;
-    } rows[] = {{"unix:/nowhere/at/all", -(int)TM_EPEER}, {"http://127.0.0.1:1", -(int)TM_EPEER},
-                {"unix:relative", -(int)TM_EINPUT},       {"http://127.0.0.1:1/", -(int)TM_EINPUT},
-                {"slurm:6820", -(int)TM_EINPUT},          {"", -(int)TM_EINPUT}};
+    } rows[] = {{"unix:/nowhere/at/all", -(int)TM_EPEER},
+                {"http://127.0.0.1:1", -(int)TM_EPEER},
+                {"unix:relative", -(int)TM_EINPUT},
+                {"http://127.0.0.1:1/", -(int)TM_EINPUT},
+                {"slurm:6820", -(int)TM_EINPUT},
+                {"", -(int)TM_EINPUT},
+                {"http://login.example:1", -(int)TM_EINPUT},
+                {"http://10.0.0.1", -(int)TM_EINPUT},
+                {"http://127.0.0.1@x:1", -(int)TM_EINPUT},
+                {"http://[::1]:1", -(int)TM_EPEER},
+                {"http://[2001:db8::1]:1", -(int)TM_EINPUT}};
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_slurm__rest *rest = NULL;
         struct tm_error e = {.text = ""};
@@ -724,4 +782,4 @@ TM_TEST_MAIN(TM_TEST(test_durations), TM_TEST(test_job_numbers), TM_TEST(test_pa
              TM_TEST(test_no_answer), TM_TEST(test_adoption), TM_TEST(test_limits), TM_TEST(test_orders),
              TM_TEST(test_memory), TM_TEST(test_processes), TM_TEST(test_rest_jobs), TM_TEST(test_rest_answers),
              TM_TEST(test_rest_nodes), TM_TEST(test_rest_partitions), TM_TEST(test_rest_requests),
-             TM_TEST(test_rest_memory), TM_TEST(test_rest_addresses))
+             TM_TEST(test_rest_memory), TM_TEST(test_rest_addresses), TM_TEST(test_one_line), TM_TEST(test_reasons))
