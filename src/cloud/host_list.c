@@ -135,6 +135,26 @@ int tm_host__parse(const char *where, const char *line, size_t length, struct tm
     return 0;
 }
 
+static struct tm_host *find(struct tm_host *hosts, size_t count, const struct tm_host *host)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(hosts[i].name, host->name) == 0 && strcmp(hosts[i].port, host->port) == 0) return &hosts[i];
+    return NULL;
+}
+
+/* A host that is there again has more slots: so Open MPI reads it, and PBS writes a line for each of a node's. */
+static int add_slots(const char *where, const struct tm_host *more, struct tm_host *host, struct tm_error *e)
+{
+    if (host->gpus != more->gpus)
+        return tm_error_set(e, TM_EINPUT, "%s: %s is there with gpus and without; write it once, with gpus=N", where,
+                            host->name);
+    if (host->slots + more->slots > TM_HOST_SLOTS_MAX)
+        return tm_error_set(e, TM_ELIMIT, "%s: %s has more than %d slots; write fewer", where, host->name,
+                            TM_HOST_SLOTS_MAX);
+    host->slots += more->slots;
+    return 0;
+}
+
 int tm_hosts_parse(const char *file, const char *text, size_t length, struct tm_host *out, size_t *out_count,
                    struct tm_error *e)
 {
@@ -151,10 +171,12 @@ int tm_hosts_parse(const char *file, const char *text, size_t length, struct tm_
         if (rc != 0) return rc;
         at += line + 1;
         if (empty) continue;
-        for (size_t i = 0; i < count; i++)
-            if (strcmp(out[i].name, host.name) == 0 && strcmp(out[i].port, host.port) == 0)
-                return tm_error_set(e, TM_EINPUT, "%s: %s is there twice; write it once, with slots=N", where,
-                                    host.name);
+        struct tm_host *known = find(out, count, &host);
+        if (known != NULL) {
+            rc = add_slots(where, &host, known, e);
+            if (rc != 0) return rc;
+            continue;
+        }
         if (count == TM_HOSTS_MAX) return tm_error_set(e, TM_ELIMIT, "%s: more than %d hosts", where, TM_HOSTS_MAX);
         out[count++] = host;
     }

@@ -25,7 +25,8 @@ struct tm_host {
 /* One line; *out_empty: there is no host in it. `where` is for messages ("hosts:3"). */
 int tm_host__parse(const char *where, const char *line, size_t length, struct tm_host *out, bool *out_empty,
                    struct tm_error *e);
-/* All lines of a text, into room for TM_HOSTS_MAX; none at all, and the same host twice, is -TM_EINPUT. */
+/* All lines of a text, into room for TM_HOSTS_MAX. The same host again has the slots of both lines, where both or none
+ * are GPUs; else, and with no host at all, it is -TM_EINPUT. */
 int tm_hosts_parse(const char *file, const char *text, size_t length, struct tm_host *out, size_t *out_count,
                    struct tm_error *e);
 

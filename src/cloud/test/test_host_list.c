@@ -78,14 +78,21 @@ static void test_list(void **state)
     (void)state;
     static struct tm_host hosts[TM_HOSTS_MAX];
     static const char good[] = "# mine\n\ngpu1 slots=2\nme@gpu1\n";
-    static const char twice[] = "gpu1\ngpu1\n";
+    static const char again[] = "gpu1\ngpu2\ngpu1 slots=3\ngpu1:2222\n"; /* and as $PBS_NODEFILE has them */
+    static const char both[] = "gpu1 gpus=2\ngpu1\n";
+    static const char many[] = "gpu1 slots=64\ngpu1\n";
     static const char none[] = "# nothing\n";
     struct tm_error e = {.text = ""};
     size_t count = 0;
     assert_int_equal(tm_hosts_parse("list", good, strlen(good), hosts, &count, &e), 0);
     assert_int_equal(count, 2);
-    assert_int_equal(tm_hosts_parse("list", twice, strlen(twice), hosts, &count, &e), -(int)TM_EINPUT);
-    assert_error_has(e, "list:2: gpu1 is there twice");
+    assert_int_equal(tm_hosts_parse("list", again, strlen(again), hosts, &count, &e), 0);
+    assert_int_equal(count, 3); /* another port is another sshd */
+    assert_true(hosts[0].slots == 4 && hosts[1].slots == 1 && hosts[2].slots == 1);
+    assert_int_equal(tm_hosts_parse("list", both, strlen(both), hosts, &count, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "list:2: gpu1 is there with gpus and without");
+    assert_int_equal(tm_hosts_parse("list", many, strlen(many), hosts, &count, &e), -(int)TM_ELIMIT);
+    assert_error_has(e, "list:2: gpu1 has more than 64 slots");
     assert_int_equal(tm_hosts_parse("list", none, strlen(none), hosts, &count, &e), -(int)TM_EINPUT);
     assert_error_has(e, "there is no host in it");
 }
