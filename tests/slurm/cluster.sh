@@ -44,6 +44,12 @@ cluster_daemon() { # cluster_daemon NAME: the process id of its slurmd, seen fro
     done
 }
 
+cluster_daemon_start() { # cluster_daemon_start NAME: its slurmd again, among the tasks that are still there
+    local first
+    first=$(pgrep -P "$(cat "$cluster/run/$1.ns")" | head -1)
+    nsenter -t "$first" -p -m -u setsid slurmd -N "$1" -f "$SLURM_CONF" < /dev/null >> "$cluster/log/$1.out" 2>&1
+}
+
 cluster_ready() { [ "$(sinfo -hN -p spot -t idle -o %N 2> /dev/null | wc -l)" -ge 6 ]; }
 
 cluster_start() { # cluster_start DIR
