@@ -43,6 +43,16 @@ static void lose_pod(void *context, const struct tm_cloud_instance *instance)
     assert_true(ask(words) >= 0);
 }
 
+/* An eviction: it has its grace period, and does not end before. */
+static void evict(void *context, const struct tm_cloud_instance *instance)
+{
+    char words[100];
+    (void)context;
+    (void)snprintf(words, sizeof words, "evict %" PRIu64, instance->id);
+    assert_int_equal(ask("stay"), 0);
+    assert_int_equal(ask(words), 0);
+}
+
 static int alive(void *context)
 {
     (void)context;
@@ -52,8 +62,9 @@ static int alive(void *context)
 static void test_suite(void **state)
 {
     (void)state;
-    struct cloud_place place = {.limit = 3, .open = open_kube, .lose = lose_pod, .alive = alive};
+    struct cloud_place place = {.limit = 3, .open = open_kube, .lose = lose_pod, .alive = alive, .notice = evict};
     cloud_suite(&place);
+    assert_int_equal(ask("go"), 0);
     assert_int_equal(ask("left"), 0); /* neither pods nor Secrets */
 }
 

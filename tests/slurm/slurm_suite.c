@@ -43,6 +43,15 @@ static void lose_job(void *context, const struct tm_cloud_instance *instance)
     assert_int_equal(suite_ask("kill -9 $(pgrep -f '^/bin/sh %s ') && echo 1", stand), 1);
 }
 
+/* Somebody with more rights wants every node, for a moment; what stands for agents holds on until the grace is over. */
+static void preempt(void *context, const struct tm_cloud_instance *instance)
+{
+    (void)context;
+    (void)instance;
+    assert_true(suite_ask("touch %s.stay && sbatch --parsable -p prod -N 6 --exclusive -o /dev/null -D / --wrap true",
+                          stand) > 0);
+}
+
 static int alive(void *context)
 {
     (void)context;
@@ -52,8 +61,9 @@ static int alive(void *context)
 static void test_suite(void **state)
 {
     (void)state;
-    struct cloud_place place = {.limit = 3, .open = open_slurm, .lose = lose_job, .alive = alive};
+    struct cloud_place place = {.limit = 3, .open = open_slurm, .lose = lose_job, .alive = alive, .notice = preempt};
     cloud_suite(&place);
+    assert_int_equal(suite_ask("rm %s.stay && echo 1", stand), 1);
 }
 
 int main(int argc, char **argv)

@@ -47,6 +47,8 @@ static int count_marked(const char *mark)
 
 struct local {
     struct tm_tempdir dir;
+    double speed;
+    int64_t notice_ms;
     struct tm_trace trace;
     char where[300];
 };
@@ -63,7 +65,8 @@ static struct tm_cloud *open_local(void *context, bool again, uint64_t id_first)
                                        .command = command,
                                        .variables = variables,
                                        .state_dir = l->dir.path,
-                                       .speed = 1,
+                                       .speed = l->speed,
+                                       .notice_ms = l->notice_ms,
                                        .limit = 3,
                                        .id_first = id_first,
                                        .spot_usd_h = 1,
@@ -86,21 +89,47 @@ static int alive_local(void *context)
     return count_marked(((struct local *)context)->where);
 }
 
+static void begin_local(struct local *l, const char *trace)
+{
+    struct tm_error e = {.text = ""};
+    tm_tempdir_make(&l->dir);
+    tm_trace_init(&l->trace);
+    assert_row(tm_trace_parse("test", trace, strlen(trace), NULL, &l->trace, &e) == 0, "%s", e.text);
+    (void)snprintf(l->where, sizeof l->where, "SUITE_WHERE=%s", l->dir.path);
+}
+
+static void end_local(struct local *l)
+{
+    tm_trace_deinit(&l->trace);
+    tm_tempdir_remove(&l->dir);
+}
+
 static void test_local(void **state)
 {
     (void)state;
-    static const char text[] = "tidemill-trace 1\nend: 600s\nnodes: 3\n\n0 +3\n";
-    struct local l = {.where = ""};
-    struct tm_error e = {.text = ""};
-    tm_tempdir_make(&l.dir);
-    tm_trace_init(&l.trace);
-    assert_row(tm_trace_parse("test", text, strlen(text), NULL, &l.trace, &e) == 0, "%s", e.text);
-    (void)snprintf(l.where, sizeof l.where, "SUITE_WHERE=%s", l.dir.path);
+    struct local l = {.speed = 1};
+    begin_local(&l, "tidemill-trace 1\nend: 600s\nnodes: 3\n\n0 +3\n");
     struct cloud_place place = {
         .context = &l, .limit = 3, .open = open_local, .lose = lose_local, .alive = alive_local};
     cloud_suite(&place);
-    tm_trace_deinit(&l.trace);
-    tm_tempdir_remove(&l.dir);
+    end_local(&l);
+}
+
+static void leave_to_trace(void *context, const struct tm_cloud_instance *instance)
+{
+    (void)context;
+    (void)instance;
+}
+
+/* There the trace announces, and nobody else can. */
+static void test_local_notice(void **state)
+{
+    (void)state;
+    struct local l = {.speed = 10, .notice_ms = 20000};
+    begin_local(&l, "tidemill-trace 1\nend: 600s\nnodes: 1\n\n0 +1\n50 -1\n60 +1\n");
+    struct cloud_place place = {.context = &l, .open = open_local, .alive = alive_local, .notice = leave_to_trace};
+    suite_notice(&place);
+    end_local(&l);
 }
 
 /* ---- hosts ---- */
@@ -185,6 +214,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_local),
+        cmocka_unit_test(test_local_notice),
         cmocka_unit_test(test_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
