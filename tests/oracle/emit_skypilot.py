@@ -1,6 +1,6 @@
 """SkyPilot tasks that plan emits: against what SkyPilot's documentation says of its YAML (yaml-spec; SkyPilot 0.9 and 0.10),
 and against SkyPilot itself where build/venv-sky has it and ../shared has a catalogue for it (skypilot/accept.py): tasks for every
-shipped instance type that SkyPilot still has, and, by its optimizer, for the README's example and the cases below.
+shipped instance type that SkyPilot still has, and, by its optimizer, for the README's example and the cases below; and its dry run of one.
 
 - a task is a map; its keys are among TASK; resources' keys are among RESOURCES, no others are accepted
 - num_nodes is a whole number above 0, use_spot true or false, name, setup and run are texts, envs a map of texts or numbers
@@ -9,6 +9,7 @@ shipped instance type that SkyPilot still has, and, by its optimizer, for the RE
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -117,6 +118,12 @@ def ask_skypilot(folder):
     with open(job, "w") as file:
         file.write(call("plan", *README, "--emit", "job").stdout)
     emit(folder, "optimize-readme", job, "--quota", "V100=8")
+    if shutil.which("rsync"):
+        done = emit(folder, "optimize-dry", *README, "--cloud", "aws", "--gpu", "T4,A10G")
+        if done.returncode != 0:
+            problems.append(f"a task to run dry: {done.stderr.strip()}")
+    else:
+        print("skipped: SkyPilot's dry run (needs rsync)")
     accept = f"{root}/tests/oracle/skypilot/accept.py"
     done = subprocess.run([python, accept, catalogues, folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     problems += done.stdout.splitlines()

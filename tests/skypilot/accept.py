@@ -111,31 +111,10 @@ def check_markets(driver, sky, folder):
         ok(f"{name}: the user's document stays as it is", any(e.get("use_spot") for e in list(choice.values())[-1]))
 
 
-def put_aws_lists(oracle, home):
-    """Lists that SkyPilot would fetch: which images there are, and no quotas to ask for."""
-    tags = ("custom-gpu-ubuntu-cuda13", "custom-gpu-ubuntu", "custom-cpu-ubuntu")
-    rows = [{"Tag": f"skypilot:{tag}", "Region": region, "OS": "ubuntu", "OSVersion": "22.04", "ImageId": "ami-00000000000000001",
-             "CreationDate": "20260101", "BaseImageId": "ami-1"} for tag in tags for region in ("us-east-1", "us-west-2")]
-    folder = f"{home}/.sky/catalogs/{oracle.VERSION}/aws"
-    oracle.put(f"{folder}/images.csv", list(rows[0]), rows)
-    codes = ["InstanceType", "OnDemandInstanceCode", "SpotInstanceCode"]
-    oracle.put(f"{folder}/instance_quota_mapping.csv", codes, [dict.fromkeys(codes, "none")])
-
-
-def dry_run(sky, task, home):
-    """SkyPilot's own, up to what it would ask AWS, or fetch to build itself from."""
-    import pathlib
-    import sky.backends.wheel_utils
-    sky.backends.wheel_utils.build_sky_wheel = lambda *a, **k: (pathlib.Path(home), "0")
-    sky.clouds.AWS.get_image_root_device_name = classmethod(lambda cls, *a, **k: "/dev/sda1")
-    job, handle = sky.execution.launch(task, cluster_name="tm-a-8", dryrun=True)  # raises what stands in its way
-    return job is None and handle is None
-
-
 def check_choice(driver, sky, catalogues, folder, home):
     oracle = load(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../oracle/skypilot/accept.py"), "oracle")
     oracle.put_catalogues(catalogues, home, {"us-east-1", "us-west-2"})
-    put_aws_lists(oracle, home)
+    oracle.put_aws_lists(home, ("us-east-1", "us-west-2"))
     import sky.check
     import sky.execution
     import sky.optimizer
@@ -149,7 +128,7 @@ def check_choice(driver, sky, catalogues, folder, home):
         sky.optimizer.Optimizer.optimize(dag, quiet=True)
         best = task.best_resources
         if shutil.which("rsync"):
-            ok("its dry run goes through", dry_run(sky, sky.Task.from_yaml_config(dict(config)), home))
+            ok("its dry run goes through", oracle.dry_run(sky, sky.Task.from_yaml_config(dict(config)), home))
         else:
             print("skipped: SkyPilot's dry run (needs rsync)", file=sys.stderr)
         ok("SkyPilot's optimizer chooses", best.instance_type.startswith("g4dn.") and best.use_spot == (market == "spot"))

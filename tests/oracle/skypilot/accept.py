@@ -2,7 +2,8 @@
 
 Use: accept.py CATALOGUES TASKS. CATALOGUES has aws.csv and so on as SkyPilot publishes them; TASKS has *.yaml. Each task must
 be valid by SkyPilot's schema, name an instance type that SkyPilot offers in that region, in that market, and nothing beside it
-that contradicts; where the file's name starts with "optimize", SkyPilot's optimizer chooses it, too.
+that contradicts; where the file's name starts with "optimize", SkyPilot's optimizer chooses it, too; with "optimize-dry" (of AWS
+alone) its dry run goes through.
 """
 import copy
 import csv
@@ -57,7 +58,28 @@ def put(path, columns, rows):
         writer.writerows(rows)
 
 
-def check(sky, path, document):
+def put_aws_lists(home, regions):
+    """Lists that SkyPilot would fetch: which images there are, and no quotas to ask for."""
+    tags = ("custom-gpu-ubuntu-cuda13", "custom-gpu-ubuntu", "custom-cpu-ubuntu")
+    rows = [{"Tag": f"skypilot:{tag}", "Region": region, "OS": "ubuntu", "OSVersion": "22.04", "ImageId": "ami-00000000000000001",
+             "CreationDate": "20260101", "BaseImageId": "ami-1"} for tag in tags for region in regions]
+    folder = f"{home}/.sky/catalogs/{VERSION}/aws"
+    put(f"{folder}/images.csv", list(rows[0]), rows)
+    codes = ["InstanceType", "OnDemandInstanceCode", "SpotInstanceCode"]
+    put(f"{folder}/instance_quota_mapping.csv", codes, [dict.fromkeys(codes, "none")])
+
+
+def dry_run(sky, task, home):
+    """SkyPilot's own, up to what it would ask AWS, or fetch to build itself from."""
+    import pathlib
+    import sky.backends.wheel_utils
+    sky.backends.wheel_utils.build_sky_wheel = lambda *a, **k: (pathlib.Path(home), "0")
+    sky.clouds.AWS.get_image_root_device_name = classmethod(lambda cls, *a, **k: "/dev/sda1")
+    job, handle = sky.execution.launch(task, cluster_name="tm-a-8", dryrun=True)  # raises what stands in its way
+    return job is None and handle is None
+
+
+def check(sky, path, document, home):
     given = [(name, "x") for name, value in (document.get("secrets") or {}).items() if value is None]  # as at launch
     task = sky.Task.from_yaml_config(copy.deepcopy(document), secrets_overrides=given)
     task.expand_and_validate_file_mounts()
@@ -77,6 +99,10 @@ def check(sky, path, document):
         best = task.best_resources
         if best.instance_type != document["resources"]["instance_type"]:
             return f"SkyPilot takes {best.instance_type}"
+    if os.path.basename(path).startswith("optimize-dry"):
+        again = sky.Task.from_yaml_config(copy.deepcopy(document), secrets_overrides=given)
+        if not dry_run(sky, again, home):
+            return "the dry run made something"
     return None
 
 
@@ -85,9 +111,11 @@ def main(source, tasks):
     with tempfile.TemporaryDirectory() as home:
         os.environ.update(HOME=home, SKYPILOT_DISABLE_USAGE_COLLECTION="1")
         put_catalogues(source, home, regions_of(tasks))
+        put_aws_lists(home, sorted(regions_of(tasks)))
         out, sys.stdout = sys.stdout, io.StringIO()  # SkyPilot prints progress
         import sky
         import sky.check
+        import sky.execution
         import sky.optimizer
         import yaml
 
@@ -99,7 +127,7 @@ def main(source, tasks):
                 documents = list(yaml.safe_load_all(file))
             for document in documents:
                 try:
-                    problem = check(sky, path, document)
+                    problem = check(sky, path, document, home)
                 except Exception as error:  # whatever SkyPilot says is what is wrong
                     problem = f"{type(error).__name__}: {str(error)[:300]}"
                 if problem:
