@@ -460,6 +460,19 @@ static bool stays_meanwhile(const struct tm_policy *policy, const struct tm_fact
     return now > 0 && (come < nearly_all * all || waits);
 }
 
+/* What is there is kept, as far as the job may have so many: more may be there for a while, such as those that replace
+ * others which have a notice. */
+static void keep_standing(const struct tm_facts *facts, int group, struct tm_decision *out)
+{
+    int room = facts->limits.workers_max;
+    for (int i = 0; i < facts->pool_count; i++) {
+        const struct tm_pool *pool = &facts->pools[i];
+        if (pool->group != group) continue;
+        out->want[i] = pool->here < room ? pool->here : room;
+        room -= out->want[i];
+    }
+}
+
 void tm_policy__choose_ours(struct tm_policy *policy, const struct tm_facts *facts, int on_demand,
                             struct tm_decision *out)
 {
@@ -476,8 +489,5 @@ void tm_policy__choose_ours(struct tm_policy *policy, const struct tm_facts *fac
     if (stays) out->group = standing;
     if (standing == to) keep_meanwhile(policy, facts, to, &groups[to], out);
     if (standing >= 0 && standing != to) out->why = TM_WHY_MOVES;
-    for (int i = 0; i < facts->pool_count; i++) {
-        const struct tm_pool *pool = &facts->pools[i];
-        if (stays && pool->group == standing) out->want[i] = pool->here;
-    }
+    if (stays) keep_standing(facts, standing, out);
 }
