@@ -134,6 +134,21 @@ def test_fast(build, folder):
         finish(c, build, folder, "gpt", steps, exact=False)
 
 
+def test_fast_in_one_order(build, folder):
+    """Two workers, two micro-batches: one that joins, and has or has not computed, exchanges in the order of those that add up while they
+    compute."""
+    steps = 60
+    words = [python(), SCRIPT, "gpt", str(folder / "out"), "--steps", str(steps), "--determinism", "fast", "--gate",
+             str(folder / "cluster" / "gate"), "--micro-batch", "8"]
+    with Cluster(build, folder / "cluster", words, steps, micro_batches=2) as c:
+        c.start_agent(1)
+        c.await_step(2)
+        c.start_agent(2)
+        c.await_step(c.newest()[0] + 3, 2)
+        finish(c, build, folder, "gpt", steps, False, "--micro-batch", "8")
+        assert not any("EnforceNotMet" in c.log(number) for number in (1, 2))
+
+
 def test_stopped_worker(build, folder):
     """A worker that stands still hangs everybody's sums: they are given up, and training goes on without it."""
     import signal

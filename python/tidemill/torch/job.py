@@ -779,6 +779,8 @@ class Job:
         """idle: this worker holds layers and has computed nothing, so that its loop has set nothing either."""
         if isinstance(sums, ShardedSums):
             sums.follow()
+        if isinstance(sums, FloatSums):
+            sums.launch_rest()
         self._used.copy_(torch.tensor([float(id(p) in sums.used) for p in self._trained], dtype=torch.float64))
         group.wait(group.all_reduce(self._table))
         sums.unused = {id(p) for p, count in zip(self._trained, self._used.tolist()) if not count}

@@ -200,10 +200,15 @@ class FloatSums:
     def end_micro_batch(self) -> None:
         pass
 
-    def finish(self, _: Callable[[bool], bool] = bool) -> Dict[int, float]:
-        """Waits for all sums; returns the layers' shares of the squared norm. Floats always fit."""
+    def launch_rest(self) -> None:
+        """Starts the sums that backward passes have not started: of a worker that computes nothing, all of them. Before anything else is
+        exchanged, since the others have started theirs: all workers exchange in one order."""
         while self._next < len(self._buckets):
             self._launch()
+
+    def finish(self, _: Callable[[bool], bool] = bool) -> Dict[int, float]:
+        """Waits for all sums; returns the layers' shares of the squared norm. Floats always fit."""
+        self.launch_rest()
         for bucket in self._buckets:
             if bucket.work is not None:
                 assert self._group_now is not None
