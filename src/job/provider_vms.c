@@ -6,6 +6,7 @@
 #include "store/copy_store.h"
 #include "store/data_set.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -106,8 +107,9 @@ static void ask_route(struct tm_env *env, const char *origin, char out[TM_ADDRES
 /* 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10. */
 static bool is_private(const char *host)
 {
-    int a = 0, b = 0;
-    if (sscanf(host, "%d.%d.", &a, &b) != 2) return false;
+    struct in_addr address;
+    if (inet_pton(AF_INET, host, &address) != 1) return false;
+    uint32_t number = ntohl(address.s_addr), a = number >> 24, b = number >> 16 & 255;
     return a == 10 || (a == 172 && b >= 16 && b < 32) || (a == 192 && b == 168) || (a == 100 && b >= 64 && b < 128);
 }
 
