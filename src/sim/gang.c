@@ -324,13 +324,16 @@ static int list_spells(struct world *w, struct tm_gang_spell **out, size_t *out_
     size_t count = 0;
     struct tm_gang_spell *spells = tm_calloc(w->change_count + 1, sizeof *spells);
     if (spells == NULL) return tm_error_nomem(e);
-    for (double now_s = 0;; now_s = from.changes[from.next].time_s) {
+    double now_s = 0;
+    bool more = true;
+    while (more) {
         advance(&from, now_s);
         uint64_t up = groups_up(&from);
         if (w->at_cheapest) up = up != 0;
         if (count == 0 || spells[count - 1].up != up)
             spells[count++] = (struct tm_gang_spell){.start_s = now_s, .up = up};
-        if (from.next == from.change_count) break;
+        more = from.next < from.change_count;
+        if (more) now_s = from.changes[from.next].time_s;
     }
     *out = spells;
     *out_count = count;
