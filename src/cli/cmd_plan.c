@@ -202,8 +202,7 @@ struct plan {
     double *loss_rates;          /* by offer; owned */
     double elapsed_s, spent_usd; /* of a running job */
     bool batch_searched;
-    struct tm_plan_answer larger;   /* what a larger batch would bring ... */
-    int larger_batch;               /* ... which is this; 0: nothing that is worth telling */
+    struct tm_plan_larger_batch larger;
     struct tm_plan_answer smallest; /* that holds the model, where nothing that is allowed does */
 };
 
@@ -930,39 +929,12 @@ static int search_at(struct plan *plan, int planner, int batch, struct tm_error 
     return rc == 0 ? search(plan, planner, e) : rc;
 }
 
-/* Where gradients take the time, a batch four times as large may cost much less. Whether the network still converges,
- * its user knows: it is told, not taken. */
 static int try_larger_batch(struct plan *plan, struct tm_error *e)
 {
-    enum { TIMES = 4 };
-    const double worth_telling = 0.9;
-    const struct tm_expectation *now = &plan->result.answers[0].expectation;
-    const struct tm_prediction *step = &plan->result.answers[0].prediction;
-    bool money = plan->request.objective == TM_PLAN_CHEAPEST;
-    bool waits = step->exposed_comm_s + step->bubble_s + step->optimizer_s > 0.2 * step->step_s.mean;
-    if (plan->objective == OBJECTIVE_PARETO || !waits) return 0;
     struct tm_fleet_judge judge = judge_of(plan);
-    struct tm_plan_request again = plan->request;
-    struct tm_supply supply;
-    struct tm_plan_result *found = tm_alloc(sizeof *found);
-    if (found == NULL) return tm_error_nomem(e);
-    again.supply.batch *= TIMES;
-    again.top = 1;
-    tm_supply_init(&supply);
-    int rc = tm_plan_make_supply(&plan->catalog, &again, &supply, e);
-    if (rc == 0)
-        rc = plan->judge != JUDGE_EXPECT ? tm_plan_search_briefly(&judge, &supply, &again, found, e)
-                                         : tm_plan_solve(&supply, &again, found, e);
-    if (rc == 0 && found->count > 0) {
-        const struct tm_expectation *then = &found->answers[0].expectation;
-        bool better = money ? then->cost_usd.mean < worth_telling * now->cost_usd.mean
-                            : then->time_s.mean < worth_telling * now->time_s.mean;
-        plan->larger = found->answers[0];
-        plan->larger_batch = better ? again.supply.batch : 0;
-    }
-    tm_supply_deinit(&supply);
-    tm_free(found);
-    return rc;
+    if (plan->objective == OBJECTIVE_PARETO || plan->emits != EMIT_NOTHING) return 0;
+    return tm_plan_try_larger_batch(plan->judge != JUDGE_EXPECT ? &judge : NULL, &plan->catalog, &plan->request,
+                                    &plan->result.answers[0], &plan->larger, e);
 }
 
 /* A batch that nobody said is free: where nothing is found with the usual one, larger ones send gradients less often.
@@ -973,7 +945,7 @@ static int search_batches(struct plan *plan, int planner, struct tm_error *e)
     struct tm_cli *cli = plan->cli;
     bool is_open = !tm_given(cli, "batch") && plan->model.global_batch <= 0 && !tm_given(cli, "running");
     if (!is_open || plan->supply.pool_count == 0 || planner != PLANNER_TIDEMILL) return 0;
-    if (plan->result.count > 0) return plan->emits == EMIT_NOTHING ? try_larger_batch(plan, e) : 0;
+    if (plan->result.count > 0) return try_larger_batch(plan, e);
     int rc = 0;
     for (size_t i = 0; rc == 0 && plan->result.count == 0 && i < sizeof batches / sizeof *batches; i++)
         rc = search_at(plan, planner, batches[i], e);
@@ -1059,7 +1031,6 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
                                                   : plan->model.global_batch > 0 ? "the model's"
                                                                                  : "assumed: --batch sets it",
                                     .larger = &plan->larger,
-                                    .larger_batch = plan->larger_batch,
                                     .zones_by_region = are_zones_by_region(plan),
                                     .published = planner >= PLANNER_DEEPVM,
                                     .judge = judge_words(plan),

@@ -277,10 +277,10 @@ void tm_plan_report_json(struct tm_cli *cli, const struct tm_plan_report *report
         put_answer_json(&json, NULL, report->other_planner, report, &report->other->answers[0], false);
     tm_jsonout_end(&json);
     put_advice_json(&json, report);
-    if (report->larger_batch > 0) {
+    if (report->larger->batch > 0) {
         tm_jsonout_object(&json, "larger_batch");
-        tm_jsonout_integer(&json, "batch", report->larger_batch);
-        put_answer_json(&json, "answer", report->planner, report, report->larger, false);
+        tm_jsonout_integer(&json, "batch", report->larger->batch);
+        put_answer_json(&json, "answer", report->planner, report, &report->larger->answer, false);
         tm_jsonout_end(&json);
     }
     put_relax_json(&json, report->relax);
@@ -403,9 +403,9 @@ static void put_assumptions(struct tm_cli *cli, const struct tm_plan_report *rep
                    precision_of(report, best), model->input != NULL ? model->input : "",
                    model->input != NULL && model->input[0] ? ", " : "",
                    best->prediction.recompute ? "with" : "without");
-    if (report->larger_batch > 0) {
-        tm_text_printf(out, "With --batch %d, if the model still converges, it would be ", report->larger_batch);
-        put_fleet_words(out, report->larger);
+    if (report->larger->batch > 0) {
+        tm_text_printf(out, "With --batch %d, if the model still converges: ", report->larger->batch);
+        put_fleet_words(out, &report->larger->answer);
         tm_text_puts(out, ".\n");
     }
     tm_text_puts(out, "Parallel: ");
@@ -420,8 +420,7 @@ static void put_assumptions(struct tm_cli *cli, const struct tm_plan_report *rep
                        tm_precision_names[report->request->supply.precision]);
     if (report->asked_ms != 0) {
         char at[TM_CALENDAR_TEXT_MAX];
-        tm_text_printf(out, "Spot prices of AWS were asked for at %s.\n",
-                       tm_calendar_print(report->asked_ms / 1000 * 1000, at));
+        tm_text_printf(out, "Spot prices as of %s.\n", tm_calendar_print(report->asked_ms / 1000 * 1000, at));
     }
     if (report->zones_by_region)
         tm_text_puts(out,
@@ -614,9 +613,10 @@ static void put_reason(const struct tm_plan_report *report, struct tm_text *out)
                        "; relaxing one constraint is not enough: with --deadline %s and --budget %.2f there is one",
                        limit_words(report->relax->both_s, time), ceil(report->relax->both_usd * 100) / 100);
     else if (!is_limited(report->request))
-        tm_text_puts(out,
-                     "; nothing limits it but the fleets themselves: none of them is expected to finish the job, or it "
-                     "takes years: allow more instances (--max-nodes) or a larger --batch");
+        tm_text_printf(out,
+                       "; no fleet of up to %d instances is expected to finish the job: raise --max-nodes, or try a "
+                       "larger --batch",
+                       report->request->max_instances);
     else
         tm_text_puts(out, "; relaxing one constraint is not enough: relax two of them");
 }

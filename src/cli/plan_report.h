@@ -12,20 +12,19 @@ struct tm_plan_report {
     const char *objective;
     const struct tm_plan_request *request;
     const struct tm_plan_result *result;
-    const struct tm_plan_result *other;     /* the other planner's */
-    const struct tm_plan_advice *advice;    /* NULL: none was asked for */
-    const struct tm_plan_relaxation *relax; /* where nothing was found */
-    const struct tm_replan *running;        /* of a job that runs; NULL: of one that does not yet */
-    const char *judge;                      /* how answers were judged */
-    bool simulated;                         /* by the simulator; the bound is the closed form's */
-    const struct tm_supply *supply;         /* what there was to choose from */
-    bool for_skypilot;                      /* only of what SkyPilot offers */
-    const char *batch_from;                 /* who said the batch: "as you said", "the model's", "assumed" */
-    const struct tm_plan_answer *larger;    /* what a larger batch would bring ... */
-    int larger_batch;                       /* ... which is this; 0: nothing better */
-    bool published;                         /* a planner of others, which looks at the price an hour alone */
-    int64_t asked_ms;                       /* when live prices were asked for (UTC); 0: they were not */
-    bool zones_by_region;                   /* zone names were taken as their region */
+    const struct tm_plan_result *other;        /* the other planner's */
+    const struct tm_plan_advice *advice;       /* NULL: none was asked for */
+    const struct tm_plan_relaxation *relax;    /* where nothing was found */
+    const struct tm_replan *running;           /* of a job that runs; NULL: of one that does not yet */
+    const char *judge;                         /* how answers were judged */
+    bool simulated;                            /* by the simulator; the bound is the closed form's */
+    const struct tm_supply *supply;            /* what there was to choose from */
+    bool for_skypilot;                         /* only of what SkyPilot offers */
+    const char *batch_from;                    /* who said the batch: "as you said", "the model's", "assumed" */
+    const struct tm_plan_larger_batch *larger; /* its batch 0: nothing worth telling */
+    bool published;                            /* a planner of others, which looks at the price an hour alone */
+    int64_t asked_ms;                          /* when live prices were asked for (UTC); 0: they were not */
+    bool zones_by_region;                      /* zone names were taken as their region */
     const struct tm_plan_answer
         *smallest; /* where the model fits nowhere that is allowed: what holds it; NULL: nothing */
 };

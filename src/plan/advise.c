@@ -26,7 +26,7 @@ static int search_again(const struct tm_fleet_judge *judge, const struct tm_supp
     again.top = 1;
     if (again.programs_max > PROGRAMS) again.programs_max = PROGRAMS;
     return judge == NULL ? tm_plan_solve(supply, &again, scratch, e)
-                         : tm_plan_search_briefly(judge, supply, &again, scratch, e);
+                         : tm_plan__search_briefly(judge, supply, &again, scratch, e);
 }
 
 /* ---- what binds ---- */
@@ -118,6 +118,38 @@ int tm_plan_advise(const struct tm_fleet_judge *judge, const struct tm_supply *s
     if (!has_budget && !isfinite(request->job.deadline_s)) richer.min_probability = fmin(request->min_probability, 0.5);
     if (rc == 0) rc = search_again(judge, supply, &richer, scratch, e);
     if (rc == 0) take(scratch, result, richer.budget_usd, &out->more_money);
+    tm_free(scratch);
+    return rc;
+}
+
+/* ---- a larger batch ---- */
+
+static bool waits_much(const struct tm_prediction *step)
+{
+    return step->exposed_comm_s + step->bubble_s + step->optimizer_s > 0.2 * step->step_s.mean;
+}
+
+int tm_plan_try_larger_batch(const struct tm_fleet_judge *judge, const struct tm_catalog *catalog,
+                             const struct tm_plan_request *request, const struct tm_plan_answer *best,
+                             struct tm_plan_larger_batch *out, struct tm_error *e)
+{
+    enum { TIMES = 4 };
+    const double worth_telling = 0.9;
+    struct tm_plan_request larger = *request;
+    struct tm_supply supply;
+    *out = (struct tm_plan_larger_batch){.batch = 0};
+    if (!waits_much(&best->prediction)) return 0;
+    struct tm_plan_result *scratch = tm_alloc(sizeof *scratch);
+    if (scratch == NULL) return tm_error_nomem(e);
+    larger.supply.batch *= TIMES;
+    tm_supply_init(&supply);
+    int rc = tm_plan_make_supply(catalog, &larger, &supply, e);
+    if (rc == 0) rc = search_again(judge, &supply, &larger, scratch, e);
+    double now =
+        request->objective == TM_PLAN_CHEAPEST ? best->expectation.cost_usd.mean : best->expectation.time_s.mean;
+    if (rc == 0 && value_of(&larger, scratch) < worth_telling * now)
+        *out = (struct tm_plan_larger_batch){.batch = larger.supply.batch, .answer = scratch->answers[0]};
+    tm_supply_deinit(&supply);
     tm_free(scratch);
     return rc;
 }

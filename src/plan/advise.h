@@ -28,6 +28,17 @@ int tm_plan_advise(const struct tm_fleet_judge *judge, const struct tm_supply *s
                    const struct tm_plan_request *request, const struct tm_plan_result *result,
                    struct tm_plan_advice *out, struct tm_error *e);
 
+/* Where a batch that nobody asked for leaves GPUs waiting, what one four times as large would bring. */
+struct tm_plan_larger_batch {
+    int batch; /* 0: nothing that is worth telling */
+    struct tm_plan_answer answer;
+};
+
+/* Whether the network still converges, its user knows: it is told, not taken. `judge` NULL: by the closed form. */
+int tm_plan_try_larger_batch(const struct tm_fleet_judge *judge, const struct tm_catalog *catalog,
+                             const struct tm_plan_request *request, const struct tm_plan_answer *best,
+                             struct tm_plan_larger_batch *out, struct tm_error *e);
+
 /* What each constraint alone would have to be; infinite, or 0 for counts and chances, where that does not help. */
 struct tm_plan_relaxation {
     double deadline_s;

@@ -458,8 +458,8 @@ int tm_plan_search_judged(const struct tm_fleet_judge *judge, const struct tm_su
     return search_judged(judge, supply, request, CANDIDATES, out, other, e);
 }
 
-int tm_plan_search_briefly(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
-                           const struct tm_plan_request *request, struct tm_plan_result *out, struct tm_error *e)
+int tm_plan__search_briefly(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
+                            const struct tm_plan_request *request, struct tm_plan_result *out, struct tm_error *e)
 {
     return search_judged(judge, supply, request, AGAIN, out, NULL, e);
 }

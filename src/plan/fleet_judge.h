@@ -70,7 +70,7 @@ int tm_plan_search_judged(const struct tm_fleet_judge *judge, const struct tm_su
                           const struct tm_plan_request *request, struct tm_plan_result *out,
                           struct tm_plan_result *other, struct tm_error *e);
 /* The same with fewer candidates, for what is asked beside the answer. */
-int tm_plan_search_briefly(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
-                           const struct tm_plan_request *request, struct tm_plan_result *out, struct tm_error *e);
+int tm_plan__search_briefly(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
+                            const struct tm_plan_request *request, struct tm_plan_result *out, struct tm_error *e);
 
 #endif
