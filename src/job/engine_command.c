@@ -137,12 +137,62 @@ static int tell_all(struct told *told, struct tm_env *env, const struct tm_job *
     return rc;
 }
 
+/* What lets its owner act as the user in a cloud. An agent may need it, to fetch data; the user's code does not get it,
+ * unless the job names it. */
+static const char *const credentials[] = {"AWS_ACCESS_KEY_ID",
+                                          "AWS_SECRET_ACCESS_KEY",
+                                          "AWS_SESSION_TOKEN",
+                                          "AWS_SECURITY_TOKEN",
+                                          "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+                                          "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+                                          "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                                          "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                                          "AWS_WEB_IDENTITY_TOKEN_FILE",
+                                          "GOOGLE_APPLICATION_CREDENTIALS",
+                                          "GOOGLE_OAUTH_ACCESS_TOKEN",
+                                          "CLOUDSDK_AUTH_ACCESS_TOKEN",
+                                          "AZURE_CLIENT_SECRET",
+                                          "AZURE_CLIENT_CERTIFICATE_PATH",
+                                          "AZURE_CLIENT_CERTIFICATE_PASSWORD",
+                                          "AZURE_FEDERATED_TOKEN_FILE",
+                                          "AZURE_PASSWORD",
+                                          "AZURE_STORAGE_CONNECTION_STRING",
+                                          "AZURE_STORAGE_KEY",
+                                          "AZURE_STORAGE_SAS_TOKEN",
+                                          "IDENTITY_HEADER",
+                                          "MSI_SECRET"};
+
+enum { CREDENTIALS = sizeof credentials / sizeof *credentials, WORDS = 2 * CREDENTIALS + 5 };
+
+static bool is_named(const struct tm_job *job, const char *name)
+{
+    for (size_t i = 0; i < job->envs.count; i++)
+        if (strcmp(job->envs.items[i].name, name) == 0) return true;
+    return false;
+}
+
+/* The command, without the credentials that the job does not name. */
+static void find_words(const struct tm_job *job, const char *out[WORDS])
+{
+    size_t count = 0;
+    out[count++] = "env";
+    for (size_t i = 0; i < CREDENTIALS; i++) {
+        if (is_named(job, credentials[i])) continue;
+        out[count++] = "-u";
+        out[count++] = credentials[i];
+    }
+    out[count++] = "/bin/sh";
+    out[count++] = "-c";
+    out[count++] = job->run;
+    out[count] = NULL;
+}
+
 /* Runs the job's own command, in its folder, with its variables; ends as it does. The shell may start others: when its
  * agent is gone, all of them go. */
 static int train(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, int *out_status,
                  struct tm_error *e)
 {
-    const char *const words[] = {"/bin/sh", "-c", job->run, NULL};
+    const char *words[WORDS];
     struct told told = {.arena = arena};
     struct tm_process_options options = {.argv = words};
     int pid = 0;
@@ -151,6 +201,7 @@ static int train(struct tm_env *env, const struct tm_job *job, struct tm_arena *
     int rc = find_folder(env, job, arena, &options.folder, e);
     if (rc == 0) rc = tell_all(&told, env, job, e);
     if (rc != 0) return rc;
+    find_words(job, words);
     options.variables = told.items;
     env->process_end_together(env);
     rc = env->process_start_with(env, &options, &pid, e);
