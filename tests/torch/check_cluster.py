@@ -16,7 +16,7 @@ def undisturbed(build: Path, folder: Path, model: str, steps: int, determinism: 
     variables = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMILL_") or k == "TIDEMILL_LIBRARY"}
     subprocess.run([python(), SCRIPT, model, str(folder / "alone"), "--steps", str(steps), "--determinism", determinism,
                     *extra], check=True, stdout=subprocess.DEVNULL, env=variables)
-    return torch.load(folder / "alone-0")
+    return torch.load(folder / "alone-0", weights_only=True)
 
 
 def begin(build: Path, folder: Path, model: str, steps: int, determinism: str = "bitwise", *extra: str) -> Cluster:
@@ -31,7 +31,7 @@ def shares(cluster: Cluster, number: int):
 
 
 def results(folder: Path):
-    found = [torch.load(path) for path in folder.glob("out-*")]
+    found = [torch.load(path, weights_only=True) for path in folder.glob("out-*")]
     if not found:
         raise Trouble("no worker has the final weights")
     return found
