@@ -160,6 +160,14 @@ uint32_t tm_coord__wanted(const struct tm_coordinator *c, uint32_t pool)
     return c->want[pool] + (trains(c, pool) ? count_in(c, pool, true) : 0);
 }
 
+bool tm_coord__more_come(const struct tm_coordinator *c)
+{
+    uint32_t pools = c->options.pools == 0 ? 2 : c->options.pools;
+    for (uint32_t i = 0; c->rents && i < pools; i++)
+        if (tm_coord__wanted(c, i) > count_in(c, i, false)) return true;
+    return false;
+}
+
 bool tm_coord__may_sit(const struct tm_coordinator *c, uint64_t id)
 {
     if (c->options.pools == 0 || c->seated_pools == 0 || TM_PLANTED(regions_mixed)) return true;

@@ -6,8 +6,9 @@
  * count back: a job that dies at the same step every time gets nowhere, though it does earlier steps again.
  *
  * While some machine has not failed since the last new step, the fault may be one machine's alone: then there are more
- * tries, and one that was refused counts for nothing. Where nobody else is here, refusals are counted apart, and need
- * as many tries, too: others may come.
+ * tries, and one that was refused counts for nothing. Where nobody else is here, refusals are counted apart, in
+ * tries as well, and need as many: others may come. While the cloud has yet to give some that are wanted, they do
+ * come, and a machine that cannot train says nothing about the job.
  *
  * A program that ends with status 0 before the job does, and never joined it, is none of ours (a script without the
  * package, say). It would do the same again: where all machines' have ended so, the job fails at once. */
@@ -25,6 +26,13 @@ void tm_coord__progress_made(struct tm_coordinator *c, uint64_t step)
     if (c->failures == 0 || c->highest <= c->failed_step) return;
     c->failures = 0;
     c->failures_past++;
+}
+
+/* Was the worker started after the last try had failed? `last_ms`: when that was. */
+static bool is_new_try(int64_t now_ms, const Tmw__AgentHeartbeat *heard, uint32_t tries, int64_t last_ms)
+{
+    int64_t ago_ms = (int64_t)(heard->ended_ago_ms & INT32_MAX) + (int64_t)(heard->ended_ran_ms & INT32_MAX);
+    return tries == 0 || now_ms - ago_ms > last_ms;
 }
 
 /* Is there a machine whose worker has not failed since the last new step? */
@@ -100,6 +108,17 @@ static void fail_done(struct tm_coordinator *c, int64_t now_ms, uint64_t id, con
     fail_by(c, now_ms, id, reason, heard, out);
 }
 
+/* All workers of an instance with another job file are refused: one try, however many they are. */
+static void count_refusal(struct tm_coordinator *c, int64_t now_ms, uint64_t id, const Tmw__AgentHeartbeat *heard,
+                          struct tm_outbox *out)
+{
+    uint32_t limit = c->options.failures_max * TRIES_OF_ONE_MACHINE;
+    if (!is_new_try(now_ms, heard, c->refusals, c->refusal_ms)) return;
+    c->refusals++;
+    c->refusal_ms = now_ms;
+    if (limit > 0 && c->refusals >= limit) give_up(c, now_ms, id, c->refusals, heard, out);
+}
+
 void tm_coord__worker_failed(struct tm_coordinator *c, int64_t now_ms, uint64_t id, const Tmw__AgentHeartbeat *body,
                              struct tm_outbox *out)
 {
@@ -119,19 +138,16 @@ void tm_coord__worker_failed(struct tm_coordinator *c, int64_t now_ms, uint64_t 
         if (!alone && c->options.failures_max > 0) fail_done(c, now_ms, id, body, out);
         return;
     }
-    uint32_t more = c->options.failures_max * TRIES_OF_ONE_MACHINE;
     if (is_among(c->refused, body->ended_incarnation)) {
-        c->refusals += !alone;
-        if (!alone && more > 0 && c->refusals >= more) give_up(c, now_ms, id, c->refusals, body, out);
+        if (!alone && !tm_coord__more_come(c)) count_refusal(c, now_ms, id, body, out);
         return;
     }
-    int64_t ago_ms = (int64_t)(body->ended_ago_ms & INT32_MAX) + (int64_t)(body->ended_ran_ms & INT32_MAX);
-    if (c->failures == 0 || now_ms - ago_ms > c->failed_ms) {
+    if (is_new_try(now_ms, body, c->failures, c->failed_ms)) {
         c->failures++;
         c->failed_ms = now_ms;
         c->failed_step = c->highest;
     }
-    uint32_t limit = alone ? more : c->options.failures_max;
+    uint32_t limit = c->options.failures_max * (alone ? TRIES_OF_ONE_MACHINE : 1);
     record_failure(c, id, body, limit, out);
     if (limit > 0 && c->failures >= limit) give_up(c, now_ms, id, c->failures, body, out);
 }

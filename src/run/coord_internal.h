@@ -328,7 +328,8 @@ struct tm_coordinator {
     uint64_t failed[FAILURES_KEPT];  /* incarnations whose end has been heard of */
     uint64_t refused[FAILURES_KEPT]; /* ... and of workers that were refused */
     size_t refused_next;
-    uint32_t refusals; /* since the last new step, while nobody else was here */
+    uint32_t refusals;  /* tries since the last new step that ended so while nobody else was here, ... */
+    int64_t refusal_ms; /* ... the last one then */
     size_t failed_next;
 
     char kernel_class[TM_MESSAGE_STRING_MAX + 1];
@@ -426,6 +427,7 @@ void tm_coord__want(struct tm_coordinator *c, const struct tm_run_decision *deci
 uint32_t tm_coord__pool(const struct tm_coordinator *c, const Tmw__Instance *instance);
 /* Of a pool, with those that have a notice and train to its end. */
 uint32_t tm_coord__wanted(const struct tm_coordinator *c, uint32_t pool);
+bool tm_coord__more_come(const struct tm_coordinator *c); /* the cloud has not given all that are wanted */
 /* May a worker have a seat, as far as its pool is concerned? */
 bool tm_coord__may_sit(const struct tm_coordinator *c, uint64_t id);
 const Tmw__Instance *tm_coord__instance(const struct tm_coordinator *c, uint64_t id); /* NULL: not known */
