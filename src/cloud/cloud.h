@@ -75,7 +75,7 @@ struct tm_cloud_event {
     int64_t time_ms;   /* the cloud's */
     int64_t left_ms;   /* TM_CLOUD_NOTICE: until the loss, in real time */
     bool announced;    /* TM_CLOUD_LOST: there was a notice */
-    char why[200];     /* TM_CLOUD_REFUSED: in the cloud's words; "": it does not say */
+    char why[200];     /* TM_CLOUD_REFUSED, TM_CLOUD_HINT: in the cloud's words; "": it does not say */
     int status;        /* TM_CLOUD_LOST, TM_CLOUD_RELEASED: exit status of what ended by itself; -1: it was ended */
 };
 

@@ -397,13 +397,12 @@ static int take_leaving(struct tm_slurm__jobs *s, int64_t now_ms, const char *no
         struct tm_slurm__job *job = &s->jobs[i];
         if (job->step != TM_SLURM_HERE || job->hinted || strcmp(job->node, node) != 0) continue;
         job->hinted = true;
-        tm_log(TM_LOG_INFO, "node %s of instance %" PRIu64 " is drained: it takes no more jobs after this one", node,
-               s->instances[i].id);
-        rc = tell(
-            s,
-            (struct tm_cloud_event){
-                .kind = TM_CLOUD_HINT, .instance = s->instances[i].id, .pool = s->instances[i].pool, .time_ms = now_ms},
-            e);
+        struct tm_cloud_event event = {
+            .kind = TM_CLOUD_HINT, .instance = s->instances[i].id, .pool = s->instances[i].pool, .time_ms = now_ms};
+        (void)snprintf(event.why, sizeof event.why, "node %.80s is drained: it takes no more jobs after this one",
+                       node);
+        tm_log(TM_LOG_INFO, "instance %" PRIu64 ": %s", event.instance, event.why);
+        rc = tell(s, event, e);
     }
     return rc;
 }

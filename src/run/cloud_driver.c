@@ -13,12 +13,17 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { APART_MS = 10000, ACCOUNT_EVERY_MS = 1000, TOLD_AFTER_END_MS = 3600 * 1000, NOTICED_MAX = 256 };
+enum { APART_MS = 10000, ACCOUNT_EVERY_MS = 1000, TOLD_AFTER_END_MS = 3600 * 1000, NOTICED_MAX = 256, HINTS_MAX = 64 };
 enum { TOLD_MAX = 4096, ACCOUNT_BYTES_MAX = 1 << 16, WAITS_MAX = 20, BILL_WAIT_MS = 60000, BILL_LOOK_MS = 200 };
 
 struct noticed {
     uint64_t id;
     int64_t end_ms; /* by our clock */
+};
+
+struct hinted {
+    uint64_t id;
+    char why[200]; /* in the cloud's words */
 };
 
 struct tm_cloud_driver {
@@ -36,6 +41,8 @@ struct tm_cloud_driver {
     char why[TM_CLOUD_POOLS_MAX][200]; /* in its words */
     struct noticed noticed[NOTICED_MAX];
     size_t noticed_count;
+    struct hinted hinted[HINTS_MAX];
+    size_t hinted_count;
     struct tm_cloud_event *events; /* ring, TM_DRIVER_EVENTS_MAX; owned */
     size_t event_first, event_count;
     int64_t account_ms;
@@ -284,10 +291,26 @@ static void note_notice(struct tm_cloud_driver *d, const struct tm_cloud_event *
         d->noticed[i] = d->noticed[--d->noticed_count];
 }
 
+static void note_hint(struct tm_cloud_driver *d, const struct tm_cloud_event *event)
+{
+    size_t i = 0;
+    while (i < d->hinted_count && d->hinted[i].id != event->instance)
+        i++;
+    bool known = i < d->hinted_count;
+    if (event->kind == TM_CLOUD_HINT && i < HINTS_MAX) {
+        d->hinted[i].id = event->instance;
+        memcpy(d->hinted[i].why, event->why, sizeof event->why);
+        d->hinted_count += !known;
+    }
+    if (known && (event->kind == TM_CLOUD_LOST || event->kind == TM_CLOUD_RELEASED))
+        d->hinted[i] = d->hinted[--d->hinted_count];
+}
+
 static void take_event(struct tm_cloud_driver *d, const struct tm_cloud_event *event)
 {
     const struct tm_cloud_instance *instance = tm_cloud_find(d->cloud, event->instance);
     note_notice(d, event);
+    note_hint(d, event);
     /* One that ended in order, or that we gave back, is not asked for again: the cloud wants one less. */
     if (event->kind == TM_CLOUD_RELEASED && instance != NULL && d->wanted[instance->pool] > 0)
         d->wanted[instance->pool]--;
@@ -436,12 +459,25 @@ static void fill_pools(struct tm_cloud_driver *d, const struct tm_cloud_account 
         told[all[i].pool].starting += all[i].state == TM_INSTANCE_STARTING;
 }
 
+static size_t fill_hints(struct tm_cloud_driver *d, Tmw__HintEvent *told, Tmw__HintEvent **list)
+{
+    for (size_t i = 0; i < d->hinted_count; i++) {
+        tmw__hint_event__init(&told[i]);
+        told[i].instance = d->hinted[i].id;
+        told[i].why = d->hinted[i].why;
+        list[i] = &told[i];
+    }
+    return d->hinted_count;
+}
+
 static void report(struct tm_cloud_driver *d)
 {
     Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
     struct tm_cloud_account account = tm_cloud_driver__account(d); /* settles the bills of instances, too */
     Tmw__PoolReport pools[TM_CLOUD_POOLS_MAX];
     Tmw__PoolReport *pool_list[TM_CLOUD_POOLS_MAX];
+    Tmw__HintEvent hints[HINTS_MAX];
+    Tmw__HintEvent *hint_list[HINTS_MAX];
     Tmw__Instance *told = tm_calloc(TOLD_MAX, sizeof *told);
     Tmw__Instance **list = tm_calloc(TOLD_MAX, sizeof *list);
     if (told != NULL && list != NULL) {
@@ -458,6 +494,8 @@ static void report(struct tm_cloud_driver *d)
         fill_pools(d, &account, pools, pool_list);
         body.pools = pool_list;
         body.n_pools = (size_t)d->pool_count;
+        body.hints = hint_list;
+        body.n_hints = fill_hints(d, hints, hint_list);
         tm_cloud_link_report(&d->link, now_ms(d), &body, &d->out);
     }
     tm_free(list);

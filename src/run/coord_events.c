@@ -188,6 +188,27 @@ void tm_coord__tell_refusals(struct tm_coordinator *c, const Tmw__CloudReport *r
     }
 }
 
+void tm_coord__keep_hint(struct tm_coordinator *c, uint64_t instance)
+{
+    c->told_hints[c->told_hint_count++ % HINTS_KEPT] = instance;
+}
+
+/* Each instance's once: reports repeat it as long as the instance is there. */
+void tm_coord__tell_hints(struct tm_coordinator *c, const Tmw__CloudReport *report, struct tm_outbox *out)
+{
+    for (size_t i = 0; i < report->n_hints; i++) {
+        bool told = false;
+        for (size_t k = 0; k < c->told_hint_count && k < HINTS_KEPT; k++)
+            told = told || c->told_hints[k] == report->hints[i]->instance;
+        if (told) continue;
+        Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+        event.body_case = TMW__RECORD_EVENT__BODY_HINT;
+        event.hint = report->hints[i];
+        tm_coord__keep_hint(c, report->hints[i]->instance);
+        tm_coord__record(c, &event, false, out);
+    }
+}
+
 void tm_coord__tell_rent(struct tm_coordinator *c, struct tm_outbox *out)
 {
     bool same = c->told_spot == c->want_spot && c->told_on_demand == c->want_on_demand &&

@@ -33,6 +33,7 @@ enum {
     PACE_STEPS_MAX = 64,
     RELEASES_MAX = 64,
     FAILURES_KEPT = 64,
+    HINTS_KEPT = 64,
     FILES_FAILED_MAX = 3 /* copy sets, or moves of layers, in a row for want of files that can be written or read */
 };
 
@@ -349,6 +350,8 @@ struct tm_coordinator {
     uint32_t told_spot;
     uint32_t told_on_demand;
     uint32_t told_want[TM_RUN_POOLS_MAX];
+    uint64_t told_hints[HINTS_KEPT]; /* ring: instances whose hint is in the record */
+    size_t told_hint_count;
     bool told_refused[TM_RUN_POOLS_MAX]; /* by pool: it has no capacity for all that are wanted */
 
     bool starved; /* there are too few workers, or the newest copy set's holders are not here */
@@ -604,6 +607,8 @@ enum tm_job_state tm_coord__state(const struct tm_coordinator *c);
 void tm_coord__record_state(struct tm_coordinator *c, bool sync, struct tm_outbox *out);
 void tm_coord__tell_state(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__tell_rent(struct tm_coordinator *c, struct tm_outbox *out);
+void tm_coord__keep_hint(struct tm_coordinator *c, uint64_t instance); /* it is in the record */
+void tm_coord__tell_hints(struct tm_coordinator *c, const Tmw__CloudReport *report, struct tm_outbox *out);
 void tm_coord__tell_refusals(struct tm_coordinator *c, const Tmw__CloudReport *report, struct tm_outbox *out);
 
 /* coord_record.c */

@@ -180,6 +180,14 @@ static void notice_words(const Tmw__NoticeEvent *body, struct tm_text *out)
                        (double)body->left_ms / 1000);
 }
 
+static void hint_words(const Tmw__HintEvent *body, struct tm_text *out)
+{
+    tm_text_printf(out, "instance %" PRIu64 " may be preempted soon", body->instance);
+    if (body->why[0] == '\0') return;
+    tm_text_puts(out, ": ");
+    safe(out, body->why);
+}
+
 static void pause_words(const Tmw__PauseEvent *body, struct tm_text *out)
 {
     uint64_t lost_ms = body->pause_ms > body->step_ms ? body->pause_ms - body->step_ms : 0;
@@ -361,6 +369,9 @@ void tm_run_event_words(const Tmw__RecordEvent *event, struct tm_text *out)
         break;
     case TMW__RECORD_EVENT__BODY_BOTTLENECK:
         bottleneck_words(event->bottleneck, out);
+        break;
+    case TMW__RECORD_EVENT__BODY_HINT:
+        hint_words(event->hint, out);
         break;
     case TMW__RECORD_EVENT__BODY_REFUSAL:
         if (event->refusal->missing > 0)

@@ -41,6 +41,9 @@ trains_on() { # trains_on DIR STEPS: so many more get committed
     from=$(status_of "$1" committed)
     await 120 counted "$1" committed $((${from:-0} + $2))
 }
+drain_told() { # drain_told DIR NODE: the record says so, in words
+    "$tidemill" events --state "$1" 2> /dev/null | grep -q "may be preempted soon: node $2 is drained"
+}
 same_bits() { # same_bits RESULT JOB: as `train` has them after as many steps
     local step
     step=$(value "$1" steps_committed)

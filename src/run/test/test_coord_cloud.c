@@ -25,6 +25,8 @@ struct pair {
     struct tm_outbox from_coordinator;
     struct tm_outbox from_link;
     size_t recorded; /* instance facts */
+    size_t hints;    /* that were told, and the last one's words */
+    char hint[200];
     size_t refusals; /* that were told, and of how many the last was */
     uint32_t missing;
     char words[300]; /* of the last one that had some missing */
@@ -85,6 +87,9 @@ static void deliver(struct pair *p, int times)
             p->recorded += event->body_case == TMW__RECORD_EVENT__BODY_INSTANCE;
             bool refusal = event->body_case == TMW__RECORD_EVENT__BODY_REFUSAL;
             p->refusals += refusal;
+            bool hint = event->body_case == TMW__RECORD_EVENT__BODY_HINT;
+            p->hints += hint;
+            if (hint) keep_words(event, p->hint, sizeof p->hint);
             if (refusal) p->missing = event->refusal->missing;
             if (refusal && p->missing > 0) keep_words(event, p->words, sizeof p->words);
         }
@@ -161,6 +166,10 @@ static void test_pools(void **state)
     pools[1].refused = 2;
     pools[1].why = (char[]){"VcpuLimitExceeded: no more; ask for more vCPUs"};
     pools[1].starting = 1;
+    Tmw__HintEvent hint = TMW__HINT_EVENT__INIT;
+    Tmw__HintEvent *hints[] = {&hint};
+    hint.instance = 2;
+    hint.why = (char[]){"node n1 is drained"};
     for (int i = 0; i < 6; i++) {
         Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
         if (i == 3) assert_true(p.refusals == 1 && p.missing == 2); /* once, though it is reported again */
@@ -169,6 +178,8 @@ static void test_pools(void **state)
         body.n_instances = 2;
         body.pools = pool_list;
         body.n_pools = 3;
+        body.hints = hints;
+        body.n_hints = 1;
         tm_cloud_link__changed(&p.link);
         assert_true(tm_cloud_link_due(&p.link, p.now_ms, &p.from_link));
         tm_cloud_link_report(&p.link, p.now_ms, &body, &p.from_link);
@@ -183,6 +194,8 @@ static void test_pools(void **state)
     assert_int_equal(p.link.order.want[2], 1);
     assert_int_equal(seen.offered, 7);
     assert_int_equal(seen.refused, 2);
+    assert_int_equal(p.hints, 1); /* though every report has it */
+    assert_string_equal(p.hint, "instance 2 may be preempted soon: node n1 is drained");
     assert_int_equal(p.refusals, 3); /* it refuses, has room, refuses again */
     assert_string_equal(p.words, "pool 2 has no capacity for 2 of the instances that are wanted: VcpuLimitExceeded: no "
                                  "more; ask for more vCPUs");
