@@ -37,7 +37,7 @@ export function jobView(main, name, app, say) {
       state.history = await get(jobPath(name, "history?points=360"));
       if (state.gone) return;
       await breath();
-      pauses.update(state.history);
+      pauses.update(state.history); copies.learn(state.history); later();
       await charts.update(state.history, state.prediction, state.status);
     } catch { /* the next one may be luckier: a coordinator that restarts */ }
     if (!state.gone && state.status?.live) timer = setTimeout(readHistory, HISTORY_MS);

@@ -61,28 +61,32 @@ export function steering(name, app, state) {
 
 const KEPT = 8;
 
-// Where the newest copy sets are, from the record's events.
+// Where the newest copy sets are: from the history, which has all of the record, and from events since.
 export function copyCard() {
-  const sets = [];
+  let sets = [], changed = true, durable = 0;
+  const gone = new Set();
   const body = h("tbody", {});
   const el = h("section.card", { "aria-labelledby": "copies-title" }, h("h2", { id: "copies-title" }, "Copies"), wide("Copies, in numbers", h("table", {}, h("thead", {}, h("tr", {}, ["Step", "Made", "Took", "Where"].map((t, i) => h("th", { class: i === 0 || i === 2 ? "num" : "", scope: "col" }, t)))), body)));
-  let changed = true, durable = 0;
+  const known = (set, holders, sequence) => ({ set: set.set, step: set.step, utc_ms: set.utc_ms, took_ms: set.took_ms, sequence, files: holders.includes(0), ids: holders.filter((id) => id !== 0).sort((a, b) => a - b) });
+  const keep = (list) => { sets = list.filter((s) => !gone.has(s.set)).slice(0, KEPT); changed = true; };
   return { el,
     take: (e) => {
-      if (e.kind === "set_bad") { const gone = sets.findIndex((s) => s.set === e.set_bad); if (gone >= 0) sets.splice(gone, 1); changed = true; return; }
+      if (e.kind === "set_bad") { gone.add(e.set_bad); keep(sets); }
       if (e.kind !== "set_whole") return;
-      const holders = e.holders;
-      sets.unshift({ set: e.set_whole.set, step: e.set_whole.step, utc_ms: e.utc_ms, took_ms: e.set_whole.took_ms, files: holders.includes(0), ids: holders.filter((id) => id !== 0).sort((a, b) => a - b) });
-      sets.length = Math.min(sets.length, KEPT);
-      changed = true;
+      gone.delete(e.set_whole.set);
+      keep([known({ ...e.set_whole, utc_ms: e.utc_ms }, e.holders, e.sequence), ...sets.filter((s) => s.set !== e.set_whole.set)]);
     },
-    clear: () => { sets.length = 0; changed = true; },
+    learn: (history) => {
+      const told = (history.copies ?? []).map((c) => known(c, c.holders, history.sequence)).reverse();
+      keep([...sets.filter((s) => s.sequence > history.sequence), ...told]);
+    },
+    clear: () => { gone.clear(); keep([]); },
     draw: (status) => {
-      const before = sets.length ? 0 : status?.steps?.durable ?? 0; // made before the events that are shown
+      const before = sets.length ? 0 : status?.steps?.durable ?? 0; // the history has not come yet
       if (!changed && before === durable) return;
       changed = false; durable = before;
       const where = (c) => [c.files ? "copy store" : "", c.ids.length ? `memory of ${c.ids.length > 6 ? f.count(c.ids.length) + " workers" : (c.ids.length === 1 ? "worker " : "workers ") + c.ids.join(", ")}` : ""].filter(Boolean).join("; ");
-      fill(body, sets.length ? sets.map((c) => h("tr", {}, h("td.num", {}, f.count(c.step)), h("td", {}, f.clock(c.utc_ms)), h("td.num", {}, c.took_ms ? f.span(c.took_ms / 1000) : "–"), h("td", {}, where(c)))) : h("tr", {}, h("td.soft", { colspan: "4" }, before ? `step ${f.count(before)} is durable; its copy set was made before the events shown below` : "none yet")));
+      fill(body, sets.length ? sets.map((c) => h("tr", {}, h("td.num", {}, f.count(c.step)), h("td", {}, f.clock(c.utc_ms)), h("td.num", {}, c.took_ms ? f.span(c.took_ms / 1000) : "–"), h("td", {}, where(c)))) : h("tr", {}, h("td.soft", { colspan: "4" }, before ? `step ${f.count(before)} is durable` : "none yet")));
     } };
 }
 

@@ -106,6 +106,25 @@ static void write_forecasts(const struct tm_run_history *h, struct tm_jsonout *j
     tm_jsonout_end(json);
 }
 
+static void write_copies(const struct tm_run_history *h, struct tm_jsonout *json)
+{
+    tm_jsonout_list(json, "copies");
+    for (size_t i = 0; i < h->copy_count; i++) {
+        const struct tm_history_copy *copy = &h->copies[i];
+        tm_jsonout_object(json, NULL);
+        tm_jsonout_integer(json, "set", (int64_t)copy->set);
+        tm_jsonout_integer(json, "step", (int64_t)copy->step);
+        tm_jsonout_integer(json, "utc_ms", copy->utc_ms);
+        tm_jsonout_integer(json, "took_ms", (int64_t)copy->took_ms);
+        tm_jsonout_list(json, "holders");
+        for (size_t k = 0; k < copy->holder_count; k++)
+            tm_jsonout_integer(json, NULL, (int64_t)copy->holders[k]);
+        tm_jsonout_end(json);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+}
+
 static size_t first_shown(size_t count)
 {
     return count > THINGS_MAX ? count - THINGS_MAX : 0;
@@ -178,6 +197,7 @@ void tm_history__write(const struct tm_run_history *h, size_t points_max, struct
     write_layouts(h, json);
     write_bill(h, points_max, json);
     write_forecasts(h, json);
+    write_copies(h, json);
     write_pauses(h, json);
     write_instances(h, json);
     tm_jsonout_end(json);

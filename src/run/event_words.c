@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEPTH_MAX = 6, LIST_SHOWN_MAX = 1024, HOLDERS_SHOWN_MAX = 64, SHARES_NAMED_MAX = 16 };
+enum { DEPTH_MAX = 6, LIST_SHOWN_MAX = 1024, SHARES_NAMED_MAX = 16 };
 
 const char *tm_run_event_kind(const Tmw__RecordEvent *event)
 {
@@ -517,20 +517,26 @@ static void write_value(const ProtobufCFieldDescriptor *field, const void *at, c
     }
 }
 
-/* Who has a copy set, instead of its many parts: workers by their numbers, 0 for files. */
+size_t tm_run__set_holders(const Tmw__CopySet *set, uint64_t out[TM_RUN_HOLDERS_MAX])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < set->n_parts && count < TM_RUN_HOLDERS_MAX; i++) {
+        size_t at = 0;
+        while (at < count && out[at] != set->parts[i]->holder)
+            at++;
+        if (at == count) out[count++] = set->parts[i]->holder;
+    }
+    return count;
+}
+
+/* Instead of its many parts. */
 static void write_holders(const Tmw__CopySet *set, struct tm_jsonout *json)
 {
-    uint64_t seen[HOLDERS_SHOWN_MAX];
-    size_t count = 0;
+    uint64_t holders[TM_RUN_HOLDERS_MAX];
+    size_t count = tm_run__set_holders(set, holders);
     tm_jsonout_list(json, "holders");
-    for (size_t i = 0; i < set->n_parts && count < HOLDERS_SHOWN_MAX; i++) {
-        size_t at = 0;
-        while (at < count && seen[at] != set->parts[i]->holder)
-            at++;
-        if (at < count) continue;
-        seen[count++] = set->parts[i]->holder;
-        tm_jsonout_integer(json, NULL, (int64_t)seen[at]);
-    }
+    for (size_t i = 0; i < count; i++)
+        tm_jsonout_integer(json, NULL, (int64_t)holders[i]);
     tm_jsonout_end(json);
 }
 

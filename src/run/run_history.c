@@ -327,6 +327,25 @@ static int take_progress(struct tm_run_historian *h, const Tmw__ProgressEvent *b
     return rc;
 }
 
+/* ---- copies ---- */
+
+static void drop_copy(struct tm_run_history *all, uint64_t set)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < all->copy_count; i++)
+        if (all->copies[i].set != set) all->copies[kept++] = all->copies[i];
+    all->copy_count = kept;
+}
+
+static void take_copy(struct tm_run_history *all, int64_t utc_ms, const Tmw__CopySet *set)
+{
+    drop_copy(all, set->set);
+    if (all->copy_count == TM_HISTORY_COPIES_MAX) drop_copy(all, all->copies[0].set);
+    struct tm_history_copy *copy = &all->copies[all->copy_count++];
+    *copy = (struct tm_history_copy){.set = set->set, .step = set->step, .utc_ms = utc_ms, .took_ms = set->took_ms};
+    copy->holder_count = tm_run__set_holders(set, copy->holders);
+}
+
 /* ---- events ---- */
 
 static int take_body(struct tm_run_historian *h, const Tmw__RecordEvent *event)
@@ -348,6 +367,12 @@ static int take_body(struct tm_run_historian *h, const Tmw__RecordEvent *event)
         return take_pause(h, event->pause->generation);
     case TMW__RECORD_EVENT__BODY_PROGRESS:
         return take_progress(h, event->progress);
+    case TMW__RECORD_EVENT__BODY_SET_WHOLE:
+        take_copy(&h->history, event->at_ms, event->set_whole);
+        return 0;
+    case TMW__RECORD_EVENT__BODY_SET_BAD:
+        drop_copy(&h->history, event->set_bad);
+        return 0;
     default:
         return 0;
     }

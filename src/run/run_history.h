@@ -5,7 +5,12 @@
 
 #include "run/run_status.h"
 
-enum { TM_HISTORY_EVENTS_MAX = 2000, TM_HISTORY_POINTS_MAX = 1 << 20, TM_HISTORY_FORECASTS_MAX = 48 };
+enum {
+    TM_HISTORY_EVENTS_MAX = 2000,
+    TM_HISTORY_POINTS_MAX = 1 << 20,
+    TM_HISTORY_FORECASTS_MAX = 48,
+    TM_HISTORY_COPIES_MAX = 8
+};
 
 /* From time_s on, until the next one. */
 struct tm_history_fleet {
@@ -64,6 +69,15 @@ struct tm_history_instance {
     double bill_usd;
 };
 
+/* A copy set that is whole and was not dropped since. */
+struct tm_history_copy {
+    uint64_t set, step;
+    int64_t utc_ms;
+    uint64_t took_ms;                     /* 0: not known */
+    uint64_t holders[TM_RUN_HOLDERS_MAX]; /* workers by their numbers, 0 for files */
+    size_t holder_count;
+};
+
 struct tm_history_event {
     double time_s;
     const char *kind; /* of the schema: static */
@@ -86,6 +100,8 @@ struct tm_run_history {
     size_t bill_count;
     struct tm_history_forecast forecasts[TM_HISTORY_FORECASTS_MAX]; /* at about equal distances */
     size_t forecast_count;
+    struct tm_history_copy copies[TM_HISTORY_COPIES_MAX]; /* the newest ones, the newest last */
+    size_t copy_count;
     struct tm_history_pause *pauses;
     size_t pause_count;
     struct tm_history_instance *instances; /* in the order of their arrival */

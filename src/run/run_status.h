@@ -239,6 +239,9 @@ void tm_run_event_words(const Tmw__RecordEvent *event, struct tm_text *out);
 /* All of it: {"sequence", "utc_ms", "kind", "quiet", "text", and under its kind every field of the schema}. Lists of
  * parts of copies are left out. */
 void tm_run_event_write(uint64_t sequence, const Tmw__RecordEvent *event, struct tm_jsonout *json);
+/* Who has a copy set: workers by their numbers, 0 for files, each once; the first TM_RUN_HOLDERS_MAX. How many. */
+enum { TM_RUN_HOLDERS_MAX = 64 };
+size_t tm_run__set_holders(const Tmw__CopySet *set, uint64_t out[TM_RUN_HOLDERS_MAX]);
 /* The same without its fields, but for orders to rent and copies: what a page needs, and no layout of a thousand. */
 void tm_run_event_write_brief(uint64_t sequence, const Tmw__RecordEvent *event, struct tm_jsonout *json);
 

@@ -56,6 +56,7 @@ static void test_answers(void **state)
         {FROM("Host: localhost\r\nSec-Fetch-Site: same-site\r\n"), "403", ""},
         {WITH("GET /v1/history"), "200", "\"on_demand_usd\": ["},
         {WITH("GET /v1/history"), "200", "\"forecasts\": ["},
+        {WITH("GET /v1/history"), "200", "\"copies\": ["},
         {WITH("GET /v1/history?points=5000"), "400", "from 0 to 4000"},
         {WITH("GET /v1/logs"), "200", "\"instances\": []"},
         {WITH("GET /v1/prediction"), "200", "{}"},

@@ -90,6 +90,34 @@ static void test_history(void **state)
     samples_deinit(&s);
 }
 
+/* The newest copy sets that were not dropped, and who has them, however long ago they were made. */
+static void test_copies(void **state)
+{
+    (void)state;
+    enum { SETS = 12, DROPPED = 9 };
+    struct samples s;
+    samples_init(&s);
+    samples_small_run(&s, true);
+    for (uint64_t i = 1; i <= SETS; i++)
+        add_set(&s, 100 + i, 20 + i);
+    Tmw__RecordEvent *bad = samples_event(&s);
+    bad->body_case = TMW__RECORD_EVENT__BODY_SET_BAD;
+    bad->set_bad = 100 + DROPPED;
+    struct tm_run_historian *historian = historian_of(&s);
+    const struct tm_run_history *got = tm_run_historian_tell(historian);
+    assert_int_equal(got->copy_count, TM_HISTORY_COPIES_MAX - 1);
+    for (size_t i = 0; i < got->copy_count; i++) {
+        const struct tm_history_copy *copy = &got->copies[i];
+        uint64_t number = SETS - TM_HISTORY_COPIES_MAX + 1 + i;
+        if (number >= DROPPED) number++;
+        assert_int_equal(copy->set, 100 + number);
+        assert_int_equal(copy->step, 20 + number);
+        assert_int_equal(copy->holder_count, 2);
+    }
+    tm_run_historian_destroy(historian);
+    samples_deinit(&s);
+}
+
 /* What was forecast on the way: a few, over all of the run, and of a steady one all are right. */
 static void test_forecasts(void **state)
 {
@@ -287,5 +315,5 @@ static void test_memory(void **state)
     samples_deinit(&s);
 }
 
-TM_TEST_MAIN(TM_TEST(test_history), TM_TEST(test_forecasts), TM_TEST(test_waiting_and_going_on), TM_TEST(test_report),
-             TM_TEST(test_hostile_text), TM_TEST(test_nothing_yet), TM_TEST(test_memory))
+TM_TEST_MAIN(TM_TEST(test_history), TM_TEST(test_copies), TM_TEST(test_forecasts), TM_TEST(test_waiting_and_going_on),
+             TM_TEST(test_report), TM_TEST(test_hostile_text), TM_TEST(test_nothing_yet), TM_TEST(test_memory))
