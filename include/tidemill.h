@@ -171,6 +171,15 @@ TIDEMILL_API const char *tidemill_reason(const tidemill *t);
 /* The computation waits for data of this peer (0: of none). Lets the coordinator find a cut link. */
 TIDEMILL_API void tidemill_waiting_for(tidemill *t, uint64_t instance);
 
+/* The order of samples that Tidemill's own engines keep: each item once an epoch, in a keyed permutation, whoever asks.
+ * `out` gets the items (0 to items - 1) of `count` samples of a job from number `first` (from 0) on. Not 0: no items.
+ */
+TIDEMILL_API int tidemill_sample_items(uint64_t seed, uint64_t items, uint64_t first, size_t count, uint64_t *out);
+/* What seeds the random numbers of samples (or micro-batches) `first` and following of a step, for a purpose: 63 bits
+ * each, a function of these numbers alone. */
+TIDEMILL_API void tidemill_sample_keys(uint64_t seed, uint64_t step, uint32_t first, size_t count, uint16_t purpose,
+                                       uint64_t *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -161,11 +161,15 @@ def _declare(lib: ctypes.CDLL) -> None:
     lib.tidemill_reason.argtypes = [handle]
     lib.tidemill_waiting_for.restype = None
     lib.tidemill_waiting_for.argtypes = [handle, ctypes.c_uint64]
+    numbers = ctypes.POINTER(ctypes.c_uint64)
+    lib.tidemill_sample_items.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, numbers]
+    lib.tidemill_sample_keys.restype = None
+    lib.tidemill_sample_keys.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_size_t, ctypes.c_uint16, numbers]
 
 
 def check_abi(lib: ctypes.CDLL, path: str) -> None:
     """Refuses a library whose structs differ from those in this file."""
-    if not hasattr(lib, "tidemill_abi"):
+    if not hasattr(lib, "tidemill_sample_keys"):
         raise LibraryMissing(f"{path} is older than this package: build and install both from one source")
     lib.tidemill_abi.restype = Abi
     lib.tidemill_abi.argtypes = []

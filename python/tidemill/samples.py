@@ -1,12 +1,18 @@
 """The order of samples: a keyed permutation of the data set for every epoch.
 
-The same function as src/engine/sample_order.c: sample i of a job is item permute(i mod n) of epoch i / n, so every item
-is used exactly once per epoch in any layout, and any position in the order is computed directly.
+The same functions as src/base/sample_order.c: sample i of a job is item permute(i mod n) of epoch i / n, so every item
+is used exactly once per epoch in any layout, and any position in the order is computed directly. libtidemill computes them a hundred
+times as fast as Python; a script that runs alone may be without it.
 """
 
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+import ctypes
+import functools
+from typing import Any, List, Sequence, Tuple
+
+from tidemill import library
+from tidemill.errors import TidemillError
 
 _MASK32 = 0xFFFFFFFF
 _ORDER_STREAM = 0x0D3E7000
@@ -48,10 +54,23 @@ def sample_item(seed: int, count: int, index: int) -> int:
             return x
 
 
+@functools.lru_cache(maxsize=None)
+def _library() -> Any:
+    try:
+        return library.load()
+    except TidemillError:
+        return None
+
+
 def micro_batch_items(seed: int, count: int, batch: int, micro_batch: int, step: int, number: int) -> List[int]:
     """The items of micro-batch `number` (from 0) of step `step` (from 1)."""
     first = (step - 1) * batch + number * micro_batch
-    return [sample_item(seed, count, first + j) for j in range(micro_batch)]
+    lib = _library()
+    if lib is None:
+        return [sample_item(seed, count, first + j) for j in range(micro_batch)]
+    items = (ctypes.c_uint64 * micro_batch)()
+    lib.tidemill_sample_items(seed, count, first, micro_batch, items)
+    return list(items)
 
 
 def key_of(seed: int, step: int, number: int, purpose: int) -> int:
@@ -59,3 +78,13 @@ def key_of(seed: int, step: int, number: int, purpose: int) -> int:
     counter = (step & _MASK32, (step >> 32) & _MASK32, number & _MASK32, 0x70790000 + purpose)
     bits = philox(counter, (seed & _MASK32, (seed >> 32) & _MASK32))
     return (bits[0] | bits[1] << 32) & 0x7FFFFFFFFFFFFFFF
+
+
+def keys_of(seed: int, step: int, first: int, count: int, purpose: int) -> List[int]:
+    """key_of of the numbers from `first` on."""
+    lib = _library()
+    if lib is None:
+        return [key_of(seed, step, first + j, purpose) for j in range(count)]
+    keys = (ctypes.c_uint64 * count)()
+    lib.tidemill_sample_keys(seed, step, first, count, purpose, keys)
+    return list(keys)

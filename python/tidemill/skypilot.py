@@ -1,7 +1,7 @@
 """SkyPilot as a cloud of `tidemill run --cloud skypilot`: one call of this program is one order, and one answer.
 
     skypilot.py list PREFIX
-    skypilot.py create NAME TASK FOLDER PROGRAM MARKET TICKET    (TICKET: a file, which is removed)
+    skypilot.py create NAME TASK FOLDER PROGRAM MARKET TICKET [INSTANCE INFRA]    (TICKET: a file, which is removed)
     skypilot.py delete NAME
 
 It talks to SkyPilot's API server by SkyPilot's own Python SDK, which has typed answers; the `sky` command prints for people.
@@ -10,6 +10,8 @@ Nothing waits for a cluster: a launch is asked for, and the next list says what 
 
 TASK is a SkyPilot task or a Tidemill job, which has the same words for what is rented: resources, envs, secrets, setup, workdir,
 file_mounts, config and volumes go to SkyPilot as they are. A cluster has one node, which runs Tidemill's agent in place of the task's `run`.
+A pool of the job says which INSTANCE type, and where (INFRA: cloud/region/zone, "" where SkyPilot chooses), in place of what resources say of
+those.
 """
 import json
 import os
@@ -54,12 +56,27 @@ def in_market(resources, use_spot):
     return found
 
 
-def task_config(document, name, folder, program, market, ticket):
+def of_pool(resources, instance, infra):
+    """The user's resources with one instance type at one place: what else chooses between machines or places goes."""
+    dropped = ("any_of", "ordered", "accelerators", "cpus", "memory", "instance_type") + (("infra", "cloud", "region", "zone") if infra else ())
+    found = {key: value for key, value in resources.items() if key not in dropped}
+    host, _, gpus = instance.partition("+")  # on GCP "HOST+COUNTxGPU": a host may carry several kinds
+    found["instance_type"] = host
+    if gpus:
+        count, _, gpu = gpus.partition("x")
+        found["accelerators"] = f"{gpu}:{count}"
+    if infra:
+        found["infra"] = infra
+    return found
+
+
+def task_config(document, name, folder, program, market, ticket, instance="", infra=""):
     """The task of one cluster: what the user says of machines, and an agent that joins."""
     config = {key: document[key] for key in KEPT if document.get(key) is not None}
     config["name"] = name
     config["num_nodes"] = 1
-    config["resources"] = in_market(config.get("resources") or {}, market == "spot")
+    resources = config.get("resources") or {}
+    config["resources"] = in_market(of_pool(resources, instance, infra) if instance else resources, market == "spot")
     mounts = dict(config.get("file_mounts") or {})
     mounts["~/.tidemill-agent/tidemill"] = program
     if document.get("run"):  # the worker runs where the job stands, by the same name
@@ -109,7 +126,7 @@ def rows(sky, prefix):
     return list(found.values())
 
 
-def create(sky, name, path, folder, program, market, ticket_file):
+def create(sky, name, path, folder, program, market, ticket_file, *pool):
     import yaml  # SkyPilot needs it, too
 
     with open(ticket_file, encoding="utf-8") as file:
@@ -118,7 +135,7 @@ def create(sky, name, path, folder, program, market, ticket_file):
     with open(path, encoding="utf-8") as file:
         document = yaml.safe_load(file) or {}
     os.chdir(folder)  # names of files are meant from there
-    task = sky.Task.from_yaml_config(task_config(document, name, folder, program, market, ticket))
+    task = sky.Task.from_yaml_config(task_config(document, name, folder, program, market, ticket, *pool))
     sky.launch(task, cluster_name=name, idle_minutes_to_autostop=IDLE_MINUTES, down=True)
     return {"outcome": "done"}
 

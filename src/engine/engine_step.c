@@ -1,7 +1,7 @@
 /* A step: forward and backward in the order of 1F1B, then prepared, then applied or discarded. */
+#include "base/sample_order.h"
 #include "engine/engine_internal.h"
 #include "engine/fixed_point.h"
-#include "engine/sample_order.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static void load_samples(const struct tm_engine *engine, struct tm_slot *slot, i
     uint64_t first = (uint64_t)engine->step * batch + (uint64_t)micro * (uint64_t)o->micro_batch;
     size_t ctx = (size_t)o->network.ctx;
     for (size_t i = 0; i < (size_t)o->micro_batch; i++) {
-        uint64_t window = tm_sample__window(o->seed, o->windows, first + i);
+        uint64_t window = tm_sample_item(o->seed, o->windows, first + i);
         tm_corpus__window(o->corpus, o->network.ctx, window, slot->tokens + i * ctx, slot->targets + i * ctx);
     }
 }

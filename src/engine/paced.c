@@ -253,6 +253,7 @@ static int begin(struct tm_paced *paced, const struct tm_paced_place *place, boo
     uint32_t equal = (paced->job.micro_batches + place->pipelines - 1) / place->pipelines;
     double share = place->last_micro_batch - place->first_micro_batch, fill = place->stages - 1;
     double slowness = paced->job.slowness > 0 ? paced->job.slowness : 1;
+    if (paced->job.slow_file != NULL && paced->env->file_exists(paced->env, paced->job.slow_file)) slowness *= 2;
     double step_ns = step_s / paced->job.speed * 1e9 * slowness * (share + fill) / (equal + fill);
     int64_t due_ns = paced->begun_ns + (int64_t)paced->step_ns;
     int64_t earliest_ns = now_ns - (int64_t)(late_share * step_ns);

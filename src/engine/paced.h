@@ -26,6 +26,7 @@ struct tm_paced_job {
     uint32_t micro_batches;       /* of a step */
     double speed;                 /* seconds of training per second of real time; > 0 */
     double slowness;              /* of this instance: its micro-batches take so many times as long; 0: 1 */
+    const char *slow_file;        /* while it is there, twice as long again; NULL: never */
     uint32_t bytes_divisor;       /* of sizes; > 0 */
     /* Seconds of training that a step takes in so many pipelines of so many stages; 0: cannot train so. */
     double (*step_s)(void *context, uint32_t pipelines, uint32_t stages);

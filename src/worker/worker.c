@@ -176,6 +176,7 @@ static void on_welcome(struct tm_worker *w, int64_t now_ms, const tm_message *me
     for (size_t i = 0; i < w->steps_told.count; i++)
         w->steps_told.entries[i].sequence = 0; /* it may be another coordinator */
     w->acked_sequence = w->sequence;           /* silence is counted anew */
+    w->drain_heard = false;                    /* until it says so, too, we only stand still */
     heartbeat(w, now_ms, out);
 }
 
@@ -283,7 +284,7 @@ static void heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out
     if (w->computing || w->held != 0 || w->applying != 0) body.working_on = w->applied + 1;
     body.step_ms = w->step_ms;
     body.micro_us = tm_worker__micro_us(w);
-    body.drain_step = w->drain_step;
+    body.drain_step = w->drain_heard ? w->drain_step : 0;
     body.follow_number = w->follow.number;
     body.follow_step = tm_worker__follow_step(w);
     body.n_copied = tm_worker__copied(w, &arena, &body.copied);
@@ -322,8 +323,9 @@ static void on_heartbeat_ack(struct tm_worker *w, int64_t now_ms, const tm_messa
     bool knows = ack->generation != 0 || w->phase != TM_WORKER_RUNNING || TM_PLANTED(rebuilder_revives);
     if (w->sequence - ack->sequence < SENT_RING && (knows || tm_worker__may_work(w, now_ms)))
         w->contact_ms = w->sent_ms[ack->sequence % SENT_RING];
-    bool news = w->drain_step != ack->drain_step;
+    bool news = !w->drain_heard || w->drain_step != ack->drain_step;
     w->drain_step = ack->drain_step;
+    w->drain_heard = true;
     if (news && w->drain_step != 0 && w->applied >= w->drain_step) w->heartbeat_now = true; /* it is waited for */
     if (!ack->keep_all) tm_copies_keep(&w->copies, ack->keep, ack->n_keep, ack->newest_set, ack->durable_step);
     if (w->out.set != 0 && ((ack->newest_set == w->out.set && ack->copy_closed) || ack->newest_set > w->out.set))

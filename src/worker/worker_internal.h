@@ -214,6 +214,7 @@ struct tm_worker {
     uint64_t base;
     bool report_due;
     uint64_t drain_step;
+    bool drain_heard; /* ... from the coordinator that is now: it counts on what it said, not on what another did */
 
     /* the state */
     struct held_layer *layers;

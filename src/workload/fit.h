@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-enum { TM_FIT_UNKNOWNS_MAX = 20 };
+enum { TM_FIT_UNKNOWNS_MAX = 24 };
 
 struct tm_fit {
     size_t unknowns;

@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-from cluster import ROOT, Cluster, Skipped, Trouble, need, python
+from cluster import LEFT, ROOT, Cluster, Skipped, Trouble, need, python
 
 FOREIGN = ROOT.parent / "shared" / "foreign"
 HERE = ROOT / "tests" / "torch"
@@ -196,7 +196,7 @@ def changed(edits):
 
 
 def by_itself(folder, command, **more):
-    variables = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMILL_") or k == "TIDEMILL_LIBRARY"}
+    variables = {k: v for k, v in os.environ.items() if (not k.startswith("TIDEMILL_") and k not in LEFT) or k == "TIDEMILL_LIBRARY"}
     done = subprocess.run(command, cwd=folder, env={**variables, **more}, capture_output=True, text=True)
     if done.returncode:
         raise Trouble(done.stdout[-2000:] + done.stderr[-3000:])

@@ -244,7 +244,9 @@ def test_tensors_that_are_not_here(build, folder):
 
     with torch.device("meta"):
         model = net()
-    refused(lambda: job().attach(model, torch.optim.SGD(model.parameters(), 0.1)), "0.weight", "meta device")
+    for shard in (None, "full"):
+        refused(lambda: job().attach(model, torch.optim.SGD(model.parameters(), 0.1), shard=shard), "0.weight", "meta device", "to_empty")
+
     class Marked(nn.Parameter):
         pass
 

@@ -1,4 +1,6 @@
 """Lightning's Trainer with TidemillStrategy: alone, through kills, and what is refused."""
+from datetime import timedelta
+
 import torch
 
 from check_patterns import train as after
@@ -81,42 +83,133 @@ def test_lightning_refused(build, folder):
         def on_before_optimizer_step(self, *_):
             pass
 
-    class Keeps(Callback):
-        best = 0.0
+    class Counts(Callback):
+        batches = 0
+
+        def on_train_batch_start(self, *_):
+            self.batches += 1
 
         def state_dict(self):
-            return {"best": self.best}
+            return {"batches": self.batches}
 
-        def load_state_dict(self, state):
-            self.best = state["best"]
-
-    class Plateau(lightning.Net):
+    class TwoSchedules(lightning.Net):
         def configure_optimizers(self):
             optimizer = torch.optim.SGD(self.parameters(), 0.1)
-            schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
-            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
+            schedules = [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9) for _ in range(2)]
+            return [optimizer], schedules
 
     class Stops(lightning.Net):
         def on_train_batch_end(self, *_):
             self.trainer.should_stop = True
 
+    class Forked(lightning.Net):
+        def training_step(self, batch, number):
+            loss = super().training_step(batch, number)
+            self.log("other", loss, on_step=True, on_epoch=True)
+            return loss
+
     by_hand = {"net": Manual, "gradient_clip_val": None, "accumulate_grad_batches": 1}
     for words, told in (({"net": Steps}, "Steps.optimizer_step"), (by_hand, "Manual.automatic_optimization"),
-                        ({"callbacks": [EarlyStopping("val_loss")]}, "job.stop()"), ({"callbacks": [Clips()]}, "Clips.on_before"),
-                        ({"net": Plateau}, "ReduceLROnPlateau"), ({"callbacks": [Keeps()]}, "Keeps.state_dict"),
-                        ({"callbacks": [ModelCheckpoint(folder, monitor="val_loss")]}, "ModelCheckpoint(monitor='val_loss')"),
-                        ({"limit_train_batches": 3}, "limit_train_batches"), ({"net": Plateau, "max_epochs": -1}, "has an end"),
-                        ({"net": Stops, "callbacks": []}, "left early")):
+                        ({"callbacks": [EarlyStopping("train_loss")]}, "EarlyStopping(monitor='train_loss')"),
+                        ({"callbacks": [ModelCheckpoint(folder, monitor="other_epoch")], "net": Forked}, "monitor='other_epoch'"),
+                        ({"callbacks": [ModelCheckpoint(folder, filename="{epoch}-{train_loss:.2f}")]}, "(filename=...) with 'train_loss'"),
+                        ({"callbacks": [ModelCheckpoint(folder, train_time_interval=timedelta(seconds=1))]}, "train_time_interval"),
+                        ({"callbacks": [Clips()]}, "Clips.on_before"), ({"callbacks": [Counts()]}, "what Counts keeps"),
+                        ({"net": TwoSchedules}, "2 schedules"), ({"limit_train_batches": 3}, "limit_train_batches"),
+                        ({"net": TwoSchedules, "max_epochs": -1}, "has an end"), ({"net": Stops, "callbacks": []}, "should_stop was set")):
         try:
             lightning.train(folder, **words)
         except UsageError as error:
             assert told in str(error), error
         else:
             raise Trouble(f"{words} was taken")
-    keeps = Keeps()
-    strategy = lightning.TidemillStrategy("cpu", determinism="bitwise", state={"keeps": keeps})
-    lightning.train(folder, strategy=strategy, callbacks=[keeps, ModelCheckpoint(folder / "all", save_top_k=-1, filename="{step}-{val_loss:.4f}")])
-    assert len(list((folder / "all").glob("step=*-val_loss=*.ckpt"))) == 3
+
+
+def test_lightning_monitors(build, folder):
+    """EarlyStopping, ModelCheckpoint(monitor=...), a plateau and a callback that keeps something: as they end alone, so through kills
+    and steps given up, and what they chose is on the disk."""
+    lightning = script()
+    from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+
+    class Plateau(lightning.Net):
+        def training_step(self, batch, number):
+            x, y = batch
+            return super().training_step((x, 1 - y if self.trainer.current_epoch else y), number)  # what is validated becomes worse
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), 0.1)
+            schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
+
+    class Keeps(Callback):
+        def __init__(self):
+            self.worst = torch.tensor(0.0)
+
+        def on_validation_end(self, trainer, module):
+            self.worst = torch.maximum(self.worst, trainer.callback_metrics["val_loss"])
+
+        def state_dict(self):
+            return {"worst": self.worst}
+
+        def load_state_dict(self, told):
+            self.worst = told["worst"]
+
+    def run(folder, **words):
+        (folder / "best").mkdir(parents=True, exist_ok=True)
+        if not any((folder / "best").iterdir()):
+            (folder / "best" / "chosen.ckpt").write_text("of another job")
+        stop, keeps = EarlyStopping("val_loss", patience=2), Keeps()
+        best = ModelCheckpoint(folder / "best", monitor="val_loss", save_top_k=2, filename="chosen", save_last=True)
+        trainer, module, _ = lightning.train(folder, net=Plateau, max_epochs=9, callbacks=[stop, best, keeps], **words)
+        score = {path.rpartition("/")[2]: float(value) for path, value in best.best_k_models.items()}
+        files = sorted(path.name for path in (folder / "best").iterdir())
+        lr = trainer.optimizers[0].param_groups[0]["lr"]
+        return module.state_dict(), (trainer.global_step, stop.stopped_epoch, stop.wait_count, score, files, lr, float(keeps.worst))
+
+    for more in ({}, {"val_check_interval": 2}):
+        weights, told = run(folder / f"alone-{len(more)}", **more)
+        assert told[0] < 45 and told[2] == 2 and (more or told[5] < 0.1) and len(told[3]) == 2, told
+        assert (folder / f"alone-{len(more)}" / "best" / "chosen.ckpt").read_text() == "of another job"
+        plan = {"kills": {2, 6, told[0] - 1}, "given_up": {5: 2, told[0]: 1}}
+        other, again = after(lambda _: run(folder / f"killed-{len(more)}", **more), plan)
+        assert told == again and same(weights, other), (told, again)
+
+
+def test_lightning_checkpoints_of_one_folder(build, folder):
+    """Two that give their files the same names: what one takes away is its own. And a callback that keeps what is no number."""
+    lightning = script()
+    from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+
+    class Worse(lightning.Net):
+        def training_step(self, batch, number):
+            x, y = batch
+            return super().training_step((x, 1 - y if self.trainer.current_epoch else y), number)
+
+        def validation_step(self, batch, number):
+            super().validation_step(batch, number)
+            self.log("epoch_of_it", float(self.trainer.current_epoch))
+
+    class Keeps(Callback):
+        worst = 0.0
+
+        def on_validation_end(self, *_):
+            self.worst = float("nan")
+
+        def state_dict(self):
+            return {"worst": self.worst}
+
+        def load_state_dict(self, told):
+            self.worst = told["worst"]
+
+    def run(folder):
+        kept = [ModelCheckpoint(folder, monitor="val_loss"), ModelCheckpoint(folder, monitor="epoch_of_it", mode="max"), Keeps()]
+        _, module, _ = lightning.train(folder, net=Worse, callbacks=kept)
+        best = [one.best_model_path.rpartition("/")[2] for one in kept[:2]]
+        assert best == ["epoch=0-step=5.ckpt", "epoch=2-step=15.ckpt"] and {path.name for path in folder.glob("*.ckpt")} == set(best), best
+        return module.state_dict()
+
+    weights = run(folder / "alone")
+    assert same(weights, after(lambda _: run(folder / "killed"), {"kills": {4, 6, 11}, "given_up": {5: 2}}))
 
 
 def test_lightning_loop_state(build, folder):
@@ -228,7 +321,8 @@ def test_lightning_cluster(build, folder):
     """Two workers, one is killed and comes back, the other is lost with its agent."""
     lightning = script()
     words = [need("lightning"), SCRIPT, str(folder / "out"), "--gate", str(folder / "cluster" / "gate")]
-    with Cluster(build, folder / "cluster", words, 15, micro_batches=4) as c:
+    # few steps, and Lightning is long in coming: the second worker must find some left
+    with Cluster(build, folder / "cluster", words, 15, micro_batches=4, variables={"GATE_S": "2"}) as c:
         c.start_agent(1)
         c.start_agent(2)
         c.await_step(3, 2)

@@ -59,6 +59,17 @@ def test_samples_as_the_engine(build, folder):
     assert [samples.sample_item(0x1234567890ABCDEF, 1000003, (1 << 40) + i) for i in range(3)] == [3067, 701602, 768645]
 
 
+def test_samples_by_the_library(build, folder):
+    assert samples._library() is not None
+    for seed in (0, 9, -3, 0x1234567890ABCDEF):
+        for count, batch, micro_batch, step, number in ((1, 4, 2, 3, 1), (500, 24, 8, 7, 2), (1000003, 64, 16, 1 << 34, 3)):
+            first = (step - 1) * batch + number * micro_batch
+            assert samples.micro_batch_items(seed, count, batch, micro_batch, step, number) == [
+                samples.sample_item(seed, count, first + j) for j in range(micro_batch)]
+            assert samples.keys_of(seed, step, first, micro_batch, 1) == [samples.key_of(seed, step, first + j, 1)
+                                                                         for j in range(micro_batch)]
+
+
 def test_samples_once_an_epoch(build, folder):
     for count in (1, 2, 7, 64, 65, 500):
         for epoch in (0, 3):

@@ -103,7 +103,9 @@ def runnable(name):
 
 SHORT = ("rate_by_step", "clip_in_the_loop", "float16_with_a_scaler", "averaged_model", "average_of_ones_own",
          "counters_and_the_best_loss", "plateau_on_commit", "iterable_data_set", "loop_over_epochs", "batch_norm",
-         "break_in_the_last_step", "mean_over_counted_items", "stream_with_a_collate_that_draws")
+         "break_in_the_last_step", "mean_over_counted_items", "stream_with_a_collate_that_draws", "stream_of_batches",
+         "frozen_with_an_old_gradient", "schedule_where_the_script_accumulates", "stream_split_by_node",
+         "sampler_with_random_numbers_of_its_own", "frozen_statistics_by_step")
 
 
 def test_patterns(build, folder):
@@ -285,6 +287,35 @@ def test_unused_parameters(build, folder):
     compare("unused", train(script), train(script, plan_of(3)))
     fast = lambda _: script(patterns.begin(determinism="fast"))  # noqa: E731
     train(fast)
+
+
+def test_data_sets_that_differ(build, folder):
+    """Workers that have other numbers of items (a share by rank, a file that is not whole) find out with the first step."""
+    from tidemill.torch import job as parts
+
+    class Two(parts.Group):
+        def all_reduce(self, tensor, *words):
+            if tensor is self.job._table:
+                tensor[-2:] += torch.tensor([theirs, theirs**2], dtype=torch.float64)
+            return super().all_reduce(tensor, *words)
+
+    def meet(job, *_):
+        group = Two(0, 1, job._session.cancelled)
+        group.job, group.size = job, 2
+        return group
+
+    kept = Job._meet
+    try:
+        Job._meet = meet
+        for theirs, told in ((40.0, None), (39.0, "the data set has 40 items here")):
+            try:
+                train(patterns.plain_loop)
+            except UsageError as error:
+                assert told is not None and told in str(error), error
+            else:
+                assert told is None
+    finally:
+        Job._meet = kept
 
 
 def test_start_from_a_stopped_job(build, folder):

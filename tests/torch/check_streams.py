@@ -1,15 +1,18 @@
 """Streams with positions: each item is used once, and a worker that joins does not read what was used before."""
 import io
+import os
 import tarfile
 import warnings
+from types import SimpleNamespace
 
 import torch
 from torch.nn import functional as F
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 import patterns
 from check_patterns import compare, train
 from cluster import Skipped, Trouble, need
+from tidemill.torch import data as data_of
 
 READ = []  # items that were read, in order
 KILLS = {"kills": {3, 8, 12}, "given_up": {5: 2, 9: 1}}
@@ -148,6 +151,24 @@ def test_stream_of_tars(build, folder):
     used = [name for name in READ if name.endswith(".cls")][: patterns.STEPS * patterns.BATCH]
     assert all(len(set(used[at: at + 50])) == len(used[at: at + 50]) for at in (0, 50, 100)) and used[:50] != used[50:100]
     compare("tar files", alone, train(script(lambda: Tars(folder), False), {k: v.copy() for k, v in KILLS.items()}))
+
+
+def test_stream_shared_out_by_rank(build, folder):
+    """A worker that is one of two sees all of the stream, whoever loads it, and finds its variables as they were."""
+    job = SimpleNamespace(seed=5, batch=patterns.BATCH, micro_batch=patterns.MICRO, _positions=[])
+    seen = []
+    for rank, workers in (("0", "1"), ("1", "2")):
+        os.environ.update(RANK=rank, WORLD_SIZE=workers)
+        try:
+            for data in (patterns.SplitByNode(), DataLoader(patterns.SplitByNode(), patterns.MICRO, num_workers=1)):
+                source = data_of.open_source(job, data, None, 0, None, True)
+                seen.append([source.get(step, number)[0] for step in (1, 2, 3) for number in range(4)])
+                source.close()
+            assert (os.environ["RANK"], os.environ["WORLD_SIZE"]) == (rank, workers)
+        finally:
+            del os.environ["RANK"], os.environ["WORLD_SIZE"]
+    for alone, other in ((seen[0], seen[2]), (seen[1], seen[3])):
+        assert all(torch.equal(a, b) for a, b in zip(alone, other))
 
 
 def test_stream_positions(build, folder):

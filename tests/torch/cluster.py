@@ -16,6 +16,9 @@ from typing import Callable, Dict, List, Optional, Sequence
 ROOT = Path(__file__).resolve().parents[2]
 
 
+LEFT = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # by jobs of this process before: scripts such as nanoGPT's ask for them
+
+
 class Trouble(AssertionError):
     """A test's expectation does not hold."""
 
@@ -37,7 +40,8 @@ class Cluster:
         folder.mkdir(parents=True, exist_ok=True)
         self.gate = folder / "gate"
         self.open_gate(0)
-        self.variables = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1",
+        clean = {k: v for k, v in os.environ.items() if k not in LEFT}
+        self.variables = {**clean, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1",
                           "TIDEMILL_LIBRARY": str(build / "libtidemill.so"), "TIDEMILL_LAYERS": str(layers),
                           "TIDEMILL_STEPS": str(steps), **(variables or {})}
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, WeightedRandomSampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, WeightedRandomSampler, get_worker_info
 
 import tidemill.torch
 
@@ -56,7 +56,7 @@ def state(model, **more):
 
 def loop(job, model, body, dataset=None, **words):
     """The loop that all of them have."""
-    for number, (x, y) in enumerate(job.batches(dataset or Points(), **words)):
+    for number, (x, y) in enumerate(job.batches(Points() if dataset is None else dataset, **words)):
         if GATE is not None:
             GATE.wait(job.committed_step + 1, lambda: job.step().cancelled)
         body(number, x, y)
@@ -204,6 +204,77 @@ def plateau_on_commit(job):
     plateau = lr_scheduler.ReduceLROnPlateau(optimizer, patience=1, factor=0.5)
     job.on_commit(lambda step, loss: plateau.step(loss))
     return simple(job, model, optimizer, state={"plateau": plateau})
+
+
+@pattern(("LambdaLR", "another rate", "the step that it is given"))
+def schedule_by_a_count_of_its_own(job):
+    model, asked = net(), []
+    optimizer = sgd(model)
+
+    def rate(step):
+        asked.append(step)
+        return 0.9**len(asked)
+
+    return simple(job, model, optimizer, lr_scheduler.LambdaLR(optimizer, rate))
+
+
+@pattern(("StepLR.step()", "after 16 micro-batches", "schedule=\"epoch\""))
+def schedule_of_epochs_in_the_loop(job):
+    """Stepped where an epoch ends; the attached schedule would step with every step."""
+    model, data = net(), Points()
+    optimizer = sgd(model)
+    schedule = lr_scheduler.StepLR(optimizer, 1, 0.7)
+    job.attach(model, optimizer, schedule)
+    for _ in job.epochs(data):
+        for n, (x, y) in enumerate(job.batches(data)):
+            job.backward(F.cross_entropy(model(x), y))
+            if n == len(data) // MICRO - 1:
+                schedule.step()
+
+
+@pattern()
+def schedule_where_the_script_accumulates(job):
+    model = net()
+    optimizer = sgd(model)
+    schedule = lr_scheduler.StepLR(optimizer, 3, 0.7)
+    job.attach(model, optimizer, schedule)
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        if (n + 1) % (BATCH // MICRO) == 0:
+            optimizer.step()
+            schedule.step()
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern(("the optimizer's state of 0.weight", "job.on_commit"))
+def momentum_set_to_zero(job):
+    model = net()
+    optimizer = sgd(model, momentum=0.9)
+    job.attach(model, optimizer)
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        for kept in optimizer.state.values():
+            kept["momentum_buffer"].zero_()
+
+    loop(job, model, body)
+
+
+@pattern()
+def momentum_set_to_zero_on_commit(job):
+    model = net()
+    optimizer = sgd(model, momentum=0.9)
+
+    @job.on_commit
+    def restart(step, loss):
+        if step % 5 == 0:
+            for kept in optimizer.state.values():
+                kept["momentum_buffer"].zero_()
+
+    return simple(job, model, optimizer)
 
 
 @pattern(("another optimizer",))
@@ -382,6 +453,20 @@ def clip_value_in_the_loop(job):
     loop(job, model, body)
 
 
+@pattern(("gradients were changed", "attach(..., clip"))
+def gradients_written_through_data(job):
+    """As the tutorial of DQN has it: no counter of torch's sees it."""
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        for p in model.parameters():
+            p.grad.data.clamp_(-1e-3, 1e-3)
+
+    loop(job, model, body)
+
+
 @pattern()
 def clip_value_attached(job):
     model = net()
@@ -524,6 +609,80 @@ def frozen_backbone(job):
     model = net()
     model[0].requires_grad_(False)
     return simple(job, model, torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.1))
+
+
+@pattern()
+def frozen_with_an_old_gradient(job):
+    """Of a look at the model before attach; the optimizer has all parameters."""
+    model = net()
+    model(torch.ones(2, 6)).sum().backward()
+    model[0].requires_grad_(False)
+    first = model[0].weight.clone()
+    out = simple(job, model, sgd(model))
+    assert torch.equal(first, model[0].weight)
+    return out
+
+
+@pattern(("0.weight was not trained", "has a gradient now"))
+def thawed_for_a_while(job):
+    model = net()
+    model[0].requires_grad_(False)
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        model[0].requires_grad_(True)
+        job.backward(F.cross_entropy(model(x), y))
+        model[0].requires_grad_(False)
+
+    loop(job, model, body)
+
+
+ELSEWHERE = ("is no longer where it was in the model", "before attach")
+
+
+@pattern(("2.weight", *ELSEWHERE))
+def head_replaced_after_attach(job):
+    model = net()
+    optimizer = sgd(model)
+    job.attach(model, optimizer)
+    model[2] = nn.Linear(12, 3)
+    loop(job, model, lambda n, x, y: job.backward(F.cross_entropy(model(x), y)))
+
+
+@pattern(("0.weight", *ELSEWHERE))
+def weights_assigned_after_attach(job):
+    """The optimizer would step weights that nothing uses."""
+    model = net()
+    job.attach(model, sgd(model))
+    model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()}, assign=True)
+    loop(job, model, lambda n, x, y: job.backward(F.cross_entropy(model(x), y)))
+
+
+@pattern(("2.weight", *ELSEWHERE))
+def pruned_while_training(job):
+    from torch.nn.utils import prune
+    model = net()
+    job.attach(model, sgd(model))
+    job.after_step(lambda step, loss: prune.l1_unstructured(model[2], "weight", 0.5) if step == 5 else None)
+    loop(job, model, lambda n, x, y: job.backward(F.cross_entropy(model(x), y)))
+
+
+@pattern(("has a new parameter, 3.weight",))
+def layer_added_after_attach(job):
+    model = net()
+    job.attach(model, sgd(model))
+    model.append(nn.Linear(3, 3))
+    loop(job, model, lambda n, x, y: job.backward(F.cross_entropy(model(x), y)))
+
+
+@pattern()
+def layer_wrapped_after_attach(job):
+    """Which has the same parameters."""
+    model = net()
+    job.attach(model, sgd(model))
+    model[0] = torch.compile(model[0], backend="eager")
+    loop(job, model, lambda n, x, y: job.backward(F.cross_entropy(model(x), y)))
+    return state(model)
 
 
 @pattern()
@@ -854,6 +1013,32 @@ def weighted_sampler(job):
     return simple(job, model, sgd(model), dataset=DataLoader(Points(), batch_size=MICRO, sampler=sampler))
 
 
+class Drawn:
+    """A sampler with random numbers of its own, or one whose order depends on how often it was asked."""
+
+    def __init__(self, counts):
+        self.random, self.asked, self.counts = random.Random(1), 0, counts
+
+    def __len__(self):
+        return 40
+
+    def __iter__(self):
+        self.asked += 1
+        return iter([i * 3**self.asked % 40 for i in range(40)] if self.counts else self.random.sample(range(40), 40))
+
+
+@pattern()
+def sampler_with_random_numbers_of_its_own(job):
+    model = net()
+    return simple(job, model, sgd(model), words={"sampler": Drawn(False)})
+
+
+@pattern(("Drawn", "another order", "set_epoch"))
+def sampler_that_counts(job):
+    model = net()
+    return simple(job, model, sgd(model), words={"sampler": Drawn(True)})
+
+
 class Lines(IterableDataset):
     """A stream that shuffles in a buffer and draws noise."""
 
@@ -878,6 +1063,62 @@ def stream_with_a_collate_that_draws(job):
 
     model = net()
     return simple(job, model, sgd(model), dataset=Lines(), words={"collate": collate})
+
+
+class Shared(IterableDataset):
+    """A stream that is shared out among the processes that load it; batches: it makes them itself."""
+
+    def __init__(self, batches=False):
+        self.batches = batches
+
+    def __iter__(self):
+        info = get_worker_info()
+        at, step = (info.id, info.num_workers) if info is not None else (0, 1)
+        for i in range(at, 31, step):
+            x = torch.randn(MICRO if self.batches else 1, 6, generator=torch.Generator().manual_seed(i))
+            x = x + 0.1 * torch.randn(x.shape)
+            yield (x, (x.sum(1) > 0).long()) if self.batches else (x[0], int(x.sum() > 0))
+
+
+@pattern()
+def stream_loaded_by_processes(job):
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        x.mul_(0.5)  # in place: a step that is done again must not find it
+        job.backward(F.cross_entropy(model(x), y))
+
+    loop(job, model, body, DataLoader(Shared(), MICRO, num_workers=2))
+    return state(model)
+
+
+@pattern()
+def stream_of_batches(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=DataLoader(Shared(batches=True), None))
+
+
+class SplitByNode(Shared):
+    """As WebDataset's split_by_node and split_by_worker."""
+
+    def __iter__(self):
+        node, nodes = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+        for number, item in enumerate(super().__iter__()):
+            if number % nodes == node:
+                yield item
+
+
+@pattern()
+def stream_split_by_node(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=SplitByNode())
+
+
+@pattern(("Shared", "sampler"))
+def stream_with_a_sampler(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=Shared(), words={"sampler": range(31)})
 
 
 @pattern(("Lines, a stream", "job.batches(dataset)"))
@@ -1036,6 +1277,28 @@ def hook_by_counter(job):
 
 
 @pattern()
+def model_moved_and_back(job):
+    """As model.cpu() and model.cuda() around torch.save: parameters and gradients get memory of their own."""
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+    job.attach(model, optimizer)
+    job.after_step(lambda step, loss: model.double().float())
+
+    def body(n, x, y):
+        if job.step().micro_batch % 2:
+            model.double().float()
+        loss = F.cross_entropy(model(x), y)
+        job.backward(loss)
+        model.double().float()
+
+    first = copy.deepcopy(model)
+    loop(job, model, body)
+    moved = (first[0].weight - model[0].weight).abs().max()
+    assert moved > 0.01, moved
+    return state(model)
+
+
+@pattern()
 def evaluation_in_after_step(job):
     model = net(nn.Dropout(0.2), nn.BatchNorm1d(12))
 
@@ -1047,6 +1310,35 @@ def evaluation_in_after_step(job):
         model.train()
 
     return simple(job, model, sgd(model))
+
+
+@pattern(("training mode", "model.train() for every micro-batch"))
+def evaluation_that_stays(job):
+    """In the loop, and nobody says model.train(): another worker, or this one begun anew, would have dropout."""
+    model = net(nn.Dropout(0.3))
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        if n % 16 == 10:
+            model.eval()
+        job.backward(F.cross_entropy(model(x), y))
+
+    loop(job, model, body)
+
+
+@pattern()
+def frozen_statistics_by_step(job):
+    model = net(nn.BatchNorm1d(12))
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        model.train()
+        if job.committed_step >= 6:
+            model[2].eval()
+        job.backward(F.cross_entropy(model(x), y))
+
+    loop(job, model, body)
+    return state(model)
 
 
 @pattern()

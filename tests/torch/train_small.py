@@ -93,7 +93,7 @@ class Gate:
             return False
 
     def wait(self, step: int, cancelled: Callable[[], bool]) -> None:
-        end = time.monotonic() + 0.7
+        end = time.monotonic() + float(os.environ.get("GATE_S", 0.7))
         while not self.open(step) and not cancelled() and time.monotonic() < end:
             time.sleep(0.01)
 

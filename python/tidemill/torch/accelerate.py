@@ -167,7 +167,7 @@ class Accelerator(accelerate.Accelerator):
             if under_agent(os.environ):
                 raise UsageError("accelerator.is_main_process is not known before prepare(model, optimizer): a worker learns its place when "
                                  "it joins. Ask after it; what every worker may do (os.makedirs(..., exist_ok=True)) needs no question, and "
-                                 "what one does for the whole job belongs into a function given to accelerator.job.on_main")
+                                 "what one does for the whole job belongs in a function given to accelerator.job.on_main")
             return True
         return self.job.is_main
 

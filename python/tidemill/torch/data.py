@@ -2,12 +2,15 @@
 
 A map-style data set is asked for the items of a micro-batch (MicroBatches). A stream (IterableDataset) is read in its order by
 every worker, which uses the items of its own micro-batches and passes over the others (Stream): which item is which sample of
-the job follows from its place in the stream, so each is used once, whoever is lost."""
+the job follows from its place in the stream, so each is used once, whoever is lost. Where processes load it (num_workers), or it makes its
+batches itself (batch_size=None), what is counted are its batches, in the order in which the DataLoader gives them (StreamOfBatches)."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
+import os
 import warnings
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
@@ -26,6 +29,24 @@ _DATA, _ORDER, _STREAM, _COLLATE = 1, 3, 4, 5  # purposes of random numbers
 _EPOCHS_KEPT = 2  # orders of a sampler
 _POSITION_BYTES = 1 << 14  # of a stream's state
 _TRIES = 4  # commits of this process at which a stream must continue where its state was taken; at one it may by chance
+
+
+_SHARING = {"RANK": "0", "WORLD_SIZE": "1", "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+
+
+@contextlib.contextmanager
+def _as_one_process() -> Iterator[None]:
+    """For a stream that shares itself out by these variables (WebDataset's split_by_node): which samples are whose is Tidemill's part, and
+    every worker must see all of them, in one order. Processes that load are started inside, and keep it."""
+    kept = {name: os.environ[name] for name, alone in _SHARING.items() if os.environ.get(name, alone) != alone}
+    if not kept:
+        yield
+        return
+    os.environ.update({name: _SHARING[name] for name in kept})
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 class Source(Protocol):
@@ -54,6 +75,8 @@ def open_source(job: Any, dataset: Any, collate: Any, workers: int, sampler: Any
     options: Dict[str, Any] = {}
     if isinstance(dataset, DataLoader):
         loader = dataset
+        if isinstance(loader.dataset, IterableDataset) and (loader.num_workers or loader.batch_size is None):
+            return _open_batches(job, loader, collate, sampler)
         options = _options(loader)
         _check_loader(loader, job.micro_batch)
         dataset, collate, workers = loader.dataset, collate or loader.collate_fn, workers or loader.num_workers
@@ -63,12 +86,29 @@ def open_source(job: Any, dataset: Any, collate: Any, workers: int, sampler: Any
             shuffle = shuffle and type(loader.sampler) is not SequentialSampler
             sampler = sampler or (None if plain or not shuffle else loader.sampler)
     if isinstance(dataset, IterableDataset) or (hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")):
-        if workers or sampler is not None:
-            raise UsageError(f"{type(dataset).__name__} is a stream, which is read in its order by the worker itself: leave "
-                             "workers, num_workers and sampler out")
+        if sampler is not None:
+            raise UsageError(f"{type(dataset).__name__} is a stream, which is read in its own order: leave the sampler out")
+        if workers and isinstance(dataset, IterableDataset):
+            return _open_batches(job, DataLoader(dataset, batch_size=job.micro_batch, num_workers=workers, collate_fn=collate), None, None)
         return Stream(dataset, collate, job, next((p for p in job._positions if p.dataset is dataset), None))
     return MicroBatches(dataset, collate, workers, job.seed, job.batch, job.micro_batch, job.steps, sampler, shuffle,
                         options)
+
+
+def _open_batches(job: Any, loader: DataLoader, collate: Any, sampler: Any) -> "StreamOfBatches":
+    name = type(loader.dataset).__name__
+    if sampler is not None or collate is not None:
+        raise UsageError(f"{name} is a stream, whose batches its DataLoader makes (num_workers, or batch_size=None): leave sampler and collate out "
+                         "of job.batches, and give the DataLoader its collate_fn")
+    if loader.batch_size is not None:
+        _check_loader(loader, job.micro_batch)
+    if not getattr(loader, "in_order", True):
+        raise UsageError("DataLoader(in_order=False): which batch comes next would be another one on every worker. Leave it out")
+    if any(p.dataset is loader.dataset for p in job._positions):
+        warnings.warn(f"attach(state=...) was given {name}, whose batches its DataLoader makes (num_workers, or batch_size=None): where it is is "
+                      "not known here, so a worker that joins reads it from its start (each item is still used once). With num_workers=0 and a "
+                      "batch_size it begins where the job is")
+    return StreamOfBatches(loader, job)
 
 
 def same_data(first: Sequence[Any], second: Sequence[Any]) -> bool:
@@ -160,6 +200,7 @@ class MicroBatches:
         self.count: int = len(dataset) if sampler is None else len(sampler)
         self._sampler, self._shuffle, self._options = sampler, shuffle, options or {}
         self._orders: Dict[int, List[int]] = {}
+        self._tried, self._drawn = False, generators_in(sampler)
         if self.count == 0:
             raise UsageError("the data set is empty")
         self._dataset = _Keyed(dataset)
@@ -178,7 +219,7 @@ class MicroBatches:
         else:
             start = (step - 1) * self._batch + first
             items = [self._item(start + j) for j in range(self._micro_batch)]
-        return [(samples.key_of(self._seed, step, first + j, _DATA), item) for j, item in enumerate(items)]
+        return list(zip(samples.keys_of(self._seed, step, first, self._micro_batch, _DATA), items))
 
     def _item(self, index: int) -> int:
         if self._sampler is None:
@@ -191,15 +232,27 @@ class MicroBatches:
         return self._orders[epoch][index % self.count]
 
     def _order(self, epoch: int) -> List[int]:
-        """The sampler's own, with random numbers of this epoch, whatever it gave before."""
+        """The sampler's own, with random numbers of this epoch, whatever it gave before: it is tried once."""
+        order = self._asked(epoch)
+        if not self._tried:
+            self._tried = True
+            if self._asked(epoch) != order:
+                raise UsageError(f"the sampler (a {type(self._sampler).__name__}) gives another order when it is asked again for the same epoch: it "
+                                 "keeps a count, or random numbers of its own, which a worker that joins would not have. Give it "
+                                 "set_epoch(epoch), and compute its order from that and from torch's random numbers")
+        return order
+
+    def _asked(self, epoch: int) -> List[int]:
         key = samples.key_of(self._seed, epoch, 0, _ORDER)
         if callable(getattr(self._sampler, "set_epoch", None)):
             self._sampler.set_epoch(epoch)
+        self._drawn.seed(key)
         generator = getattr(self._sampler, "generator", None)
         if generator is not None:
             generator.manual_seed(key)
         seed_all(key)
-        order = [int(i) for i in self._sampler]
+        with _as_one_process():
+            order = [int(i) for i in self._sampler]
         if len(order) != self.count:
             raise UsageError(f"the sampler gave {len(order)} items in epoch {epoch}, and said {self.count} (its length): every "
                              "epoch must have as many")
@@ -362,7 +415,8 @@ class Stream:
         seed_all(samples.key_of(self._seed, epoch, 0, _STREAM))
         if state is not None and hasattr(dataset, "load_state_dict"):
             dataset.load_state_dict(copy.deepcopy(state))
-        iterator = iter(dataset)
+        with _as_one_process():
+            iterator = iter(dataset)
         if state is not None and not hasattr(dataset, "load_state_dict"):
             iterator.load_state_dict(copy.deepcopy(state))  # type: ignore[attr-defined]
         return iterator
@@ -383,7 +437,8 @@ class Stream:
         iterator = self._open(other, epoch, state)
         seed_all(samples.key_of(self._seed, place, 0, _DATA))
         try:
-            expected = next(iterator)
+            with _as_one_process():
+                expected = next(iterator)
         except StopIteration:
             return True
         self._read()
@@ -397,7 +452,8 @@ class Stream:
                 self._iterator, self._empty = self._open(self._dataset, self._epoch), True
             seed_all(samples.key_of(self._seed, place, 0, _DATA))
             try:
-                self._items.append(next(self._iterator))
+                with _as_one_process():
+                    self._items.append(next(self._iterator))
                 self._empty = False
                 return
             except StopIteration:
@@ -410,4 +466,84 @@ class Stream:
         self._iterator = None
 
 
-__all__ = ["MicroBatches", "Position", "Source", "Stream", "open_source", "same_data", "stream_in"]
+def _copied(batch: Any) -> Any:
+    """A batch that the loop may change; pinned memory stays pinned."""
+    if isinstance(batch, torch.Tensor):
+        return batch.clone().pin_memory() if batch.is_pinned() else batch.clone()
+    if type(batch) is dict:
+        return {key: _copied(value) for key, value in batch.items()}
+    if type(batch) in (list, tuple):
+        return type(batch)(_copied(value) for value in batch)
+    return copy.deepcopy(batch)
+
+
+class StreamOfBatches:
+    """A DataLoader of a stream, read by its batches: each is a micro-batch of the job, by its place. Every worker reads all of them, and
+    uses its own; one that joins passes over what was used before it came. The end of an epoch is where the DataLoader ends."""
+
+    count: Optional[int] = None
+
+    def __init__(self, loader: DataLoader, job: Any) -> None:
+        self._loader, self._seed, self._each = loader, job.seed, job.batch // job.micro_batch
+        self._iterator: Optional[Iterator[Any]] = None
+        self._kept: Deque[Any] = deque()  # of this step, from place `_first` on
+        self._first = self._epoch = 0
+        self._empty = True
+
+    def begin(self, share: Sequence[int]) -> None:
+        """Any share will do."""
+
+    def restart(self) -> None:
+        """The batches of the step are still here."""
+
+    def get(self, step: int, number: int) -> Any:
+        """As Source.get."""
+        start = (step - 1) * self._each
+        if start < self._first:  # never in a job: steps do not go back
+            self._iterator, self._first, self._epoch = None, 0, 0
+            self._kept.clear()
+        while self._first < start:
+            if not self._kept:
+                self._read()
+            self._kept.popleft()
+            self._first += 1
+        while len(self._kept) <= number:
+            self._read()
+        return _copied(self._kept[number])
+
+    def _open(self) -> Iterator[Any]:
+        """Processes that load draw from what they are given here."""
+        loader, key = self._loader, samples.key_of(self._seed, self._epoch, 0, _STREAM)
+        if callable(getattr(loader.dataset, "set_epoch", None)):
+            loader.dataset.set_epoch(self._epoch)
+        if loader.generator is not None:
+            loader.generator.manual_seed(key)
+        seed_all(key)
+        with _as_one_process():
+            return iter(loader)
+
+    def _read(self) -> None:
+        place = self._first + len(self._kept)
+        while True:
+            if self._iterator is None:
+                self._iterator, self._empty = self._open(), True
+            seed_all(samples.key_of(self._seed, place, 0, _DATA))
+            try:
+                with _as_one_process():
+                    self._kept.append(next(self._iterator))
+                self._empty = False
+                return
+            except StopIteration:
+                if self._empty:
+                    raise UsageError("the stream has no items") from None
+                self._iterator, self._epoch = None, self._epoch + 1
+
+    def commit(self, step: int) -> None:
+        """Where it is follows from the step."""
+
+    def close(self) -> None:
+        """Ends the loading processes."""
+        self._iterator = None
+
+
+__all__ = ["MicroBatches", "Position", "Source", "Stream", "StreamOfBatches", "open_source", "same_data", "stream_in"]

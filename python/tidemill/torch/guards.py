@@ -14,6 +14,7 @@ import gc
 import linecache
 import math
 import sys
+import types
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -60,7 +61,9 @@ def _check_tensor(name: str, tensor: torch.Tensor) -> None:
         raise UsageError(f"{name} has no shape yet (a lazy module): run one batch through the model before attach")
     if tensor.device.type == "meta":
         raise UsageError(f"{name} is on the meta device and has no values: build the model on a real device, or call "
-                         "model.to_empty(device=...) and initialise it before attach")
+                         "model.to_empty(device=...) and initialise it before attach (reset_parameters of its modules, or a checkpoint; "
+                         "init has set the seed). Also with attach(shard=\"full\"): every worker has the whole model at its start, and its "
+                         "shard from then on")
     own = getattr(kind, "__torch_dispatch__", None)
     if kind.__name__ == "DTensor" or own not in (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl):
         raise UsageError(f"{name} is a {kind.__name__}, of which this process may hold a part only (fully_shard, tensor "
@@ -198,6 +201,11 @@ def check_scheduler(scheduler: Any, optimizer: Any) -> None:
     if getattr(scheduler, "optimizer", optimizer) is not optimizer:
         raise UsageError(f"the scheduler ({name}) was made for another optimizer than the attached one: make it with the "
                          "optimizer that is attached")
+    for part in [scheduler, *(getattr(scheduler, "_schedulers", None) or ())]:
+        for rate in getattr(part, "lr_lambdas", None) or ():  # an object's state is part of the schedule's: a function's is not
+            if isinstance(rate, types.FunctionType) and rate(1) != rate(1):
+                raise UsageError(f"the function of the scheduler ({type(part).__name__}) gives another rate when it is asked again for the same step: "
+                                 "it keeps a count, which a worker that joins would not have. Compute it from the step that it is given")
 
 
 def wrapped_in(thing: Any, kind: type) -> Any:
@@ -233,6 +241,29 @@ def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and (a is b or bool(a == b))
 
 
+class _Places:
+    """A module's map of its parameters, or of its parts that have parameters."""
+
+    def __init__(self, table: Any, parts: bool) -> None:
+        self._table, self._count, self._parts = table, len(table), parts
+        self._things = [(key, thing) for key, thing in table.items()
+                        if thing is not None and not (parts and next(thing.parameters(), None) is None)]
+
+    def as_it_was(self) -> bool:
+        """Are the same things in it?"""
+        table = self._table
+        return len(table) == self._count and all(table.get(key) is thing for key, thing in self._things)
+
+    @property
+    def gone(self) -> List[Any]:
+        """Parameters that are no longer in it."""
+        return [] if self._parts else [thing for key, thing in self._things if self._table.get(key) is not thing]
+
+
+def _structure(model: nn.Module) -> List[_Places]:
+    return [_Places(table, parts) for module in model.modules() for table, parts in ((module._parameters, False), (module._modules, True))]
+
+
 class Watch:
     """Watches one model and its optimizer: between steps only a restore may change them."""
 
@@ -247,6 +278,9 @@ class Watch:
         self._flags = [t.requires_grad for t in self._tensors]
         self._members = _members(state.optimizer)
         self._optimizer_state = state.optimizer.state
+        self._structure = _structure(state.model)
+        stepped = {id(p) for group in state.optimizer.param_groups for p in group["params"]}
+        self._untrained = [p for p in self._params if not p.tensor.requires_grad and id(p.tensor) in stepped]
         self._follows = False
         self.remember()
 
@@ -258,6 +292,7 @@ class Watch:
         """Accepts the current state: a step was committed, or state came from another worker."""
         self._versions = self._now()
         self._known = _settings(self._state.optimizer)
+        self._moments = self._moments_now()
 
     def _now(self) -> List[Any]:
         now: List[Any] = [t._version for t in self._tensors]
@@ -266,8 +301,46 @@ class Watch:
             now.append((id(tensor), tensor._version))
         return now
 
+    def _moments_now(self) -> List[List[Tuple[int, int]]]:
+        """What the optimizer keeps of each parameter; with shards it comes and goes."""
+        if self._state.shards is not None:
+            return []
+        states = self._optimizer_state
+        return [[(id(v), v._version) for v in states[p].values() if isinstance(v, torch.Tensor)] if p in states else []
+                for p in self._tensors]
+
+    def _check_moments(self) -> None:
+        if self._state.step < 0 or not self._moments:
+            return
+        for p, was, now in zip(self._params, self._moments, self._moments_now()):
+            if was != now and (len(now) < len(was) or any(a[0] == b[0] and a[1] != b[1] for a, b in zip(was, now))):
+                raise UsageError(
+                    f"the optimizer's state of {p.name} was changed outside of its step (momentum that is set to zero, state that is cleared): "
+                    "a worker that joins, or a step that is done again, would not have the change. Change it in a function given to "
+                    "job.on_commit, which is part of the step")
+
+    def _check_structure(self) -> None:
+        """The model still has the parameters that were attached, and no others to train."""
+        odd = [row for row in self._structure if not row.as_it_was()]
+        if not odd:
+            return
+        attached, there = {id(t) for t in self._tensors}, dict(self._state.model.named_parameters(remove_duplicate=False))
+        new = next((name for name, p in there.items() if p.requires_grad and id(p) not in attached), None)
+        found = {id(p) for p in there.values()}
+        moved = {id(p) for row in odd for p in row.gone}  # a wrapper around a part leaves its own map alone
+        lost = next((p.name for p in self._params if id(p.tensor) not in found or id(p.tensor) in moved), None)
+        if new is None and lost is None:
+            self._structure = _structure(self._state.model)
+            return
+        what = f"the parameter {lost} is no longer where it was in the model" if lost is not None else f"the model has a new parameter, {new},"
+        raise UsageError(
+            f"{what} since attach (a layer that was replaced or added, load_state_dict(assign=True), pruning, a parametrization, weights tied "
+            "late): what the forward pass uses would not be what is trained. Do all of that before attach, and before the optimizer is made")
+
     def check(self) -> None:
         """Before a step is applied: checks that nothing else has changed since the last one."""
+        self._check_structure()
+        self._check_moments()
         if self._state.optimizer.state is not self._optimizer_state:
             raise UsageError("the optimizer's state was replaced (optimizer.load_state_dict) after attach: begin from a "
                              "checkpoint with attach(..., start=FOLDER)")
@@ -277,6 +350,11 @@ class Watch:
             name = next(p.name for p, a, b in zip(self._params, flags, self._flags) if a != b)
             raise UsageError(f"requires_grad of {name} was changed after attach: which parameters are trained is settled "
                              "there. To train a part later, give it a parameter group whose schedule begins with a rate of 0")
+        strange = next((p for p in self._untrained if p.tensor.grad is not None), None)
+        if strange is not None:
+            raise UsageError(f"{strange.name} was not trained when it was attached (requires_grad), and has a gradient now, which is this worker's "
+                             "own: which parameters are trained is settled in attach. To train a part later, give it a parameter group whose "
+                             "schedule begins with a rate of 0")
         now = self._now()
         if now != self._versions and self._state.step >= 0:  # a restore that came meanwhile is none of ours
             index = next(i for i, (a, b) in enumerate(zip(now, self._versions)) if a != b)

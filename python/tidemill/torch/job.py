@@ -23,6 +23,7 @@ import sys
 import time
 import traceback
 import warnings
+import zlib
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
@@ -34,6 +35,7 @@ from tidemill import samples
 from tidemill.errors import JobFailed, Refused, UsageError
 from tidemill.session import APPLY, STEP, Alone, Peer, Session, Work, stay_with_agent, under_agent
 from tidemill.torch import checkpoint, fixed_point, guards, plan, shards
+from tidemill.torch.arrivals import Arrivals
 from tidemill.torch.buffers import RunningStatistics
 from tidemill.torch.data import Position, Source, open_source, same_data, stream_in
 from tidemill.torch.extras import Extras
@@ -51,10 +53,12 @@ from tidemill.torch.sums import FixedSums, FloatSums, Redo
 
 Sums = Union[FixedSums, FloatSums, ShardedSums]
 
-_COMPUTE = 2  # a purpose of random numbers
+_COMPUTE, _COMMIT = 2, 6  # purposes of random numbers
 _LAYERS_ALONE = 8
 _FAIL_WAIT_S = 5.0
+_SIZES = 1048573  # of data sets are compared modulo this, exactly
 _EPOCH_ENDS = object()  # from the loop's generator, in a loop over job.epochs
+COMMITS = object()  # from it, for a framework's loop: what that does until it asks again is part of the step
 
 _NO_COMMIT = ("job.on_commit and attach(shard=...): when a step is applied a worker has stepped its own part of the model alone, so "
               "a function that is part of the step cannot see the whole. Use job.after_step to look at weights, or attach without "
@@ -289,6 +293,8 @@ class Job:
         self._state, self._copies, self._strays = state, guards.Copies(state), Strays(state)
         self._generators = Generators()
         self._clip = clip
+        for p in (p for unit in state.units for p in unit.params):
+            p.tensor.grad = None  # of a backward pass before: a frozen parameter would keep it, and be moved by it
         if shard == "full" and self._host is not None:
             state.shards = self._shards = self._full = FullShards(state, self._plan, lambda: self._in_backward)
         elif shard is not None and self._host is not None:
@@ -297,6 +303,7 @@ class Job:
         state.watch.follow_settings()
         self._settings = LoopSettings(optimizer, scheduler)
         self._statistics = RunningStatistics(model, self.micro_batches)
+        self._arrivals = Arrivals()  # losses of the step, on their way to the table
         self._take_over(optimizer, scheduler)
         state.follow = Follow(self, state.layers)
         digest = "" if self._host is None else self._state.digest()
@@ -332,6 +339,16 @@ class Job:
             raise UsageError(f"{name}.step() is called outside of the loop over job.batches, as by a schedule of epochs; the attached "
                              "schedule has stepped with every step. Say attach(..., schedule=\"epoch\") and `for epoch in "
                              "job.epochs(dataset)`, and the call may stay; or give its lengths in steps, and leave the call out")
+        if self._schedule == "step" and not (self._in_callback or self._steps_elsewhere) and self._scale is None:
+            passed, self._handed = self._handed, 0
+            if passed > 2 * self.micro_batches:
+                raise UsageError(f"{name}.step() is called after {passed} micro-batches, and a step of the job has {self.micro_batches}: the attached "
+                                 "schedule has stepped with every step, not where the loop says. Where it counts epochs say attach(..., "
+                                 "schedule=\"epoch\"); a wait at the beginning belongs in the schedule (SequentialLR, LambdaLR); or leave the "
+                                 "call out")
+
+    _handed = 0  # micro-batches since the loop's last scheduler.step()
+    _handed_last = (-1, -1)  # the last of them: its step and number
 
     def _join(self, engine: Any, digest: str, layers: int, device: torch.device) -> None:
         """Joins the job; runs alone if no agent has started this process."""
@@ -383,7 +400,7 @@ class Job:
         if self._loop is None:
             self._given, self._count = given, count
             source = open_source(self, dataset, collate, workers, sampler, shuffle)
-            self._items = source.count
+            self._items = self._items_here = source.count
             if self._schedule == "epoch" and self._items is None:
                 raise UsageError("attach(schedule=\"epoch\"): a stream has no length, so its epochs have no last step: use a "
                                  "schedule of steps")
@@ -420,6 +437,7 @@ class Job:
                              "a job has one data set. Choose inside of it (in __getitem__, by an epoch that the script sets between "
                              "epochs), or join both with torch.utils.data.ConcatDataset and choose by a sampler with set_epoch")
 
+    _pauses = False  # a framework's loop does what belongs to a step between its update and its commit
     _steps_elsewhere = False  # a framework's loop calls the schedule, and has told when it is due
     _continues = False  # the optimizer's state was loaded by us, the same on every worker
     _last_number: Optional[int] = None  # of the micro-batches of a step that counts
@@ -586,7 +604,7 @@ class Job:
             if work is None:
                 break
             if work.kind == APPLY:
-                self._apply(work)
+                yield from self._apply(work)
                 continue
             try:
                 yield from self._compute(work, source)
@@ -637,6 +655,7 @@ class Job:
         watch = self._watch
         while True:
             self._table.zero_()
+            self._arrivals.forget()
             self._statistics.begin()
             watch.start(self._full.group if self._full is not None else None)
             self.trying = trial = self._trying(work) and self._first_try is None
@@ -646,6 +665,7 @@ class Job:
                 if session.cancelled():
                     raise StepCancelled("the step was abandoned")
             taken_s = watch.read()
+            self._arrivals.settle()
             if self._is_tried_again(work):
                 sums.begin(group)
                 source.restart()
@@ -756,6 +776,9 @@ class Job:
         self._settings.begin()
         self._step = Step(self, work.step, number, last, number == self._last_number)
         self._step.begin()
+        if (work.step, number) > self._handed_last:  # not what is done again, after a loss or to compare
+            self._handed_last = (work.step, number)
+            self._handed += 1
         yield batch
         self._end_of(self._step)
 
@@ -782,7 +805,11 @@ class Job:
         if isinstance(sums, FloatSums):
             sums.launch_rest()
         self._used.copy_(torch.tensor([float(id(p) in sums.used) for p in self._trained], dtype=torch.float64))
+        size = float((self._items_here or 0) % _SIZES)
+        self._sizes.copy_(torch.tensor([size, size * size], dtype=torch.float64))
         group.wait(group.all_reduce(self._table))
+        self._check_sizes(size, group.size)
+        self._check_modes(step)
         sums.unused = {id(p) for p, count in zip(self._trained, self._used.tolist()) if not count}
         if idle:
             self._settings.follow(step, int(self._marks[0]), float(self._clips.max()))
@@ -796,6 +823,27 @@ class Job:
             self._check_losses()
         return norms
 
+    def _check_sizes(self, size: float, workers: int) -> None:
+        if self._sizes.tolist() != [workers * size, workers * size * size]:
+            raise UsageError(f"the data set has {self._items_here} items here, and another number on another worker: every worker needs all of it, "
+                             "in one order, and computes its own micro-batches. Leave out what shares it out by rank (Subset, split, a "
+                             "sampler), and look whether the files are the same on every machine")
+
+    def _mode(self) -> float:
+        """Which modules are in training mode, as a number."""
+        return float(1 + zlib.crc32(bytes(module.training for module in self._modules)) % _SIZES)
+
+    def _check_modes(self, step: int) -> None:
+        modes = self._modes.tolist()
+        odd = next((number for number, mode in enumerate(modes) if mode != modes[0]), None)
+        if odd is not None:
+            raise UsageError(f"in step {step} other modules are in training mode (model.train(), model.eval()) for micro-batch {odd} than for "
+                             "micro-batch 0, here or on another worker: a worker that joins begins in training mode, and knows nothing of "
+                             "an evaluation that left the model in another. Say model.train() for every micro-batch, or compute from "
+                             "job.committed_step what is in which mode")
+
+    _items_here: Optional[int] = None  # of the data set; None: a stream
+
     def _exchange_losses(self, group: Group) -> None:
         group.wait(group.all_reduce(self._losses))
         self._check_losses()
@@ -807,15 +855,17 @@ class Job:
                             "data of this step")
 
     def _renew_table(self) -> None:
-        """A row of losses, one of what the loop has set (LoopSettings) and one of where it clips, a column for each micro-batch: each
-        cell has one author, the others add zero. Then a number for each parameter: how many workers have a gradient for it."""
+        """A row of losses, one of what the loop has set (LoopSettings), one of where it clips and one of which modules are in training mode,
+        a column for each micro-batch: each cell has one author, the others add zero. Then a number for each parameter: how many workers have a gradient for it. At last the items
+        of the data set and their square, which tell whether all workers have the same."""
         self._trained = [p for layer in self._state.layers for p in layer.trained] if self._state is not None else []
         count = self.micro_batches
-        self._table = torch.zeros(3 * count + len(self._trained), dtype=torch.float64)
-        self._losses, self._marks, self._clips = self._table[: 3 * count].view(3, count)
-        self._used = self._table[3 * count:]
+        self._table = torch.zeros(4 * count + len(self._trained) + 2, dtype=torch.float64)
+        self._losses, self._marks, self._clips, self._modes = self._table[: 4 * count].view(4, count)
+        self._used, self._sizes = self._table[4 * count: -2], self._table[-2:]
+        self._modules = list(self._state.model.modules()) if self._state is not None else []
 
-    def _apply(self, work: Work) -> None:
+    def _apply(self, work: Work) -> Iterator[Any]:
         state, session, sums = self._state, self._session, self._sums
         assert state is not None and session is not None
         if self._stop.at:
@@ -835,7 +885,7 @@ class Job:
             self._scheduler_step()
         sums.commit()
         self._statistics.commit()
-        self._change_extras(work.step)
+        yield from self._change_extras(work.step)
         self._strays.check_schedules()
         state.commit(work.step, None if self._shards is None else self._shards.held)
         self._settings.remember()
@@ -873,9 +923,12 @@ class Job:
         count = self._items or 1
         return step * self.batch // count > (step - 1) * self.batch // count
 
-    def _change_extras(self, step: int) -> None:
-        """What the script does once a step, as part of it."""
+    def _change_extras(self, step: int) -> Iterator[Any]:
+        """What the script does once a step, as part of it: on every worker, so with the same random numbers."""
         self._committing = self._in_callback = True
+        if self._pauses or self._commit_callbacks:
+            self._key = samples.key_of(self.seed, step, 0, _COMMIT)
+            self._seed_again()
         try:
             for update in self._settings.updates.values():
                 update()
@@ -883,6 +936,8 @@ class Job:
                 callback(step, self._mean_loss())
             if self._positions:
                 self._source.commit(step)
+            if self._pauses:
+                yield COMMITS
             if self._stop.wanted:
                 self._stop.at = step
         finally:
@@ -1083,7 +1138,7 @@ class Job:
         """In `on_commit`: the training ends with this step, on every worker (early stopping). The steps that are left are
         passed over without being computed; `committed_step` stays."""
         if not self._committing:
-            raise UsageError("job.stop() belongs into a function given to job.on_commit, where all workers decide alike: there it "
+            raise UsageError("job.stop() belongs in a function given to job.on_commit, where all workers decide alike: there it "
                              "is part of the step")
         self._stop.wanted = True
 
@@ -1169,7 +1224,7 @@ class Job:
         if self._session is None or self._state is None:
             raise UsageError(f"job.{name} is not known before job.attach: a worker learns its place when it joins, and gets another "
                              "one whenever workers come or go. Ask after attach; what one worker should do for the whole job "
-                             "(wandb.init) belongs into a function given to job.on_main")
+                             "(wandb.init) belongs in a function given to job.on_main")
         work = self._peek()
         if work is not None:
             self._sit_down(work)
@@ -1295,8 +1350,9 @@ class Step:
         if not self._sums.altered():
             return
         if self.state in ("new", "entered") and not self._called:
-            raise UsageError("loss.backward() was called in the job's loop: write job.backward(loss) instead, so that the "
-                             "loss and the gradient are known as this micro-batch's")
+            raise UsageError("loss.backward() was called in the job's loop, or gradients were written to before job.backward "
+                             "(p.grad.data.zero_()): write job.backward(loss) instead, so that the loss and the gradient are known as "
+                             "this micro-batch's, and leave zeros to Tidemill")
         raise UsageError("the gradients were changed in the job's loop outside of job.backward(loss) (another backward pass, "
                          "clipping, zero_grad(set_to_none=False), scaling): they are sums over micro-batches, and other "
                          "workers have other shares of them. Clip with attach(..., clip=MAX_NORM), change a micro-batch's "
@@ -1331,7 +1387,8 @@ class Step:
             loss = loss * scale
         elif job.micro_batches > 1 and not job._warned:
             self._warn_of_division(guards.divided_by(loss, job.micro_batches))
-        job._losses[self.micro_batch] = loss.detach().to(torch.float64)
+        job._arrivals.put(job._losses, self.micro_batch, loss)
+        job._modes[self.micro_batch] = job._mode()
         if self._given_up:
             return  # a worker is gone: what the loop computes now is thrown away
         self._check_used(loss)

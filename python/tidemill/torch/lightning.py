@@ -10,25 +10,32 @@ The DataLoader's batch_size is a micro-batch, and a step has accumulate_grad_bat
 What Lightning calls a batch is here a whole step: it runs `training_step` once for every micro-batch that this worker has, and
 every worker sees every step. So counters, logs, validation, checkpoints and callbacks follow the job's own steps, and a worker that
 joins begins with the job's epoch and step. An epoch has ceil(items / batch) steps.
+
+What Lightning does between two of its batches (callbacks, validation, the end of an epoch) is part of the step's commit: every worker does
+it with the same weights, and what callbacks keep (EarlyStopping, ModelCheckpoint) is committed, moved and restored with them.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import re
 import sys
-from typing import Any, Dict, Iterator, Optional, Set, Union
+from typing import Any, Dict, Iterator, List, Optional, Set, Union
 
 import torch
 from torch.utils.data import DataLoader
 
 from tidemill.errors import UsageError
 from tidemill.session import under_agent
-from tidemill.torch.job import Job, init, own_device
+from tidemill.torch.job import COMMITS, Job, init, own_device
+from tidemill.torch.plain import from_plain, to_plain
 
 try:
     import lightning.pytorch as pl
-    from lightning.pytorch.callbacks import ModelCheckpoint
+    from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+    from lightning.fabric.plugins import TorchCheckpointIO
     from lightning.fabric.utilities.rank_zero import rank_zero_only
     from lightning.pytorch.loggers.utilities import _log_hyperparams
     from lightning.pytorch.strategies import SingleDeviceStrategy
@@ -45,10 +52,9 @@ _NOT_CALLED = {
     "lr_scheduler_step": "the schedule steps once per committed step or epoch",
     "on_before_optimizer_step": "the gradient of the whole batch is known when the step is committed; job.last_norm has its norm",
 }
-# Callbacks that keep state which decides how the training goes on, or change weights.
+# Callbacks that decide by the clock, or change weights or batches.
 _REFUSED = {
-    "EarlyStopping": "call trainer.strategy.job.stop() in a function given to trainer.strategy.job.on_commit",
-    "Timer": "a deadline belongs into the job's file",
+    "Timer": "a deadline belongs in the job's file",
     "StochasticWeightAveraging": "attach an average: TidemillStrategy(state={\"ema\": ema})",
     "WeightAveraging": "attach an average: TidemillStrategy(state={\"ema\": ema})",
     "GradientAccumulationScheduler": "the batch is the job's, and stays",
@@ -64,26 +70,19 @@ def _no(what: str, why: str) -> None:
     raise UsageError(f"{what} cannot be used with TidemillStrategy: {why}")
 
 
-def _refuse_callback(callback: Any, attached: Any) -> None:
-    """attached: what the user made part of the job's state."""
+def _refuse_callback(callback: Any) -> None:
     name = type(callback).__name__
     for kind in type(callback).__mro__:
         if kind.__name__ in _REFUSED and kind.__module__.startswith(("lightning", "pytorch_lightning")):
             _no(name, _REFUSED[kind.__name__])
-    if isinstance(callback, ModelCheckpoint):
-        if callback.monitor is not None and callback.save_top_k != 0:
-            _no(f"{name}(monitor={callback.monitor!r})", "which file is the best is known to one process alone, and forgotten when it is lost. "
-                "Keep all, and choose after fit: "
-                f"ModelCheckpoint(save_top_k=-1, filename=\"{{step}}-{{{callback.monitor}:.4f}}\")")
-    elif is_overridden("state_dict", callback, pl.Callback) and not any(callback is thing for thing in attached):
-        _no(f"{name}.state_dict", "what it keeps would not go with the job. Attach it (TidemillStrategy(state={NAME: callback})) and change it "
-            "in a function given to trainer.strategy.job.on_commit")
+    if getattr(callback, "_train_time_interval", None) is not None:
+        _no(f"{name}(train_time_interval=...)", "workers' clocks would decide differently; say every_n_train_steps")
     for hook in ("on_before_optimizer_step", "on_before_zero_grad"):
         if hook in type(callback).__dict__ and not type(callback).__module__.startswith("lightning"):
             _no(f"{name}.{hook}", "it would not be called when the step is applied; use job.on_commit")
 
 
-def _refuse(trainer: Any, module: Any, loader: Any, attached: Any) -> None:
+def _refuse(trainer: Any, module: Any, loader: Any) -> None:
     """What this strategy cannot honour, by its name."""
     if not isinstance(loader, DataLoader):
         _no(f"a train_dataloader of type {type(loader).__name__}", "give one torch.utils.data.DataLoader")
@@ -102,7 +101,7 @@ def _refuse(trainer: Any, module: Any, loader: Any, attached: Any) -> None:
         if is_overridden(name, module, pl.LightningModule):
             _no(f"{type(module).__name__}.{name}", why)
     for callback in trainer.callbacks:
-        _refuse_callback(callback, attached)
+        _refuse_callback(callback)
 
 
 def _one_schedule(strategy: Any) -> Dict[str, Any]:
@@ -113,10 +112,138 @@ def _one_schedule(strategy: Any) -> Dict[str, Any]:
     if not configs:
         return {}
     config = configs[0]
-    if config.reduce_on_plateau or config.frequency != 1:
-        raise UsageError("a schedule of configure_optimizers depends on the step alone here: ReduceLROnPlateau and a frequency "
-                         "other than 1 cannot be used with TidemillStrategy")
+    if config.reduce_on_plateau:  # Lightning steps it, by what was validated, as part of a commit
+        return {"state": {"plateau": config.scheduler}}
+    if config.frequency != 1:
+        raise UsageError("a schedule of configure_optimizers steps with every step or epoch here: a frequency other than 1 cannot be used "
+                         "with TidemillStrategy")
     return {"scheduler": config.scheduler, "schedule": config.interval}
+
+
+# ---- what callbacks keep, as part of the job's state ----
+
+_MEMORY_BYTES = 1 << 16
+_OF_CHECKPOINTS = ("best_model_score", "best_model_path", "current_score", "best_k_models", "kth_best_model_path", "kth_value",
+                   "last_model_path", "dirpath", "_last_global_step_saved", "_last_checkpoint_saved", "_defer_save_until_validation")
+
+
+class _Memory:
+    """What callbacks know that decides how the training goes on. It has a fixed size, as all state has, and changes with commits alone."""
+
+    def __init__(self, trainer: Any, attached: Any) -> None:
+        self._trainer = trainer
+        mine = [c for c in trainer.callbacks if not any(c is thing for thing in attached)]
+        self._kept = {f"{number} {type(c).__name__}": c for number, c in enumerate(mine)
+                      if isinstance(c, ModelCheckpoint) or is_overridden("state_dict", c, pl.Callback)}
+        self._before: Dict[str, List[str]] = {}  # files that were there when the job began: not to be written over
+        for name, callback in self._kept.items():
+            if isinstance(callback, ModelCheckpoint):
+                self._before[name] = _files(callback)
+                callback.file_exists = self._exists(name, callback)  # type: ignore[method-assign]
+        self._text: Optional[str] = None  # of the last commit
+        self._bytes = torch.zeros(_MEMORY_BYTES, dtype=torch.uint8)
+
+    def _exists(self, name: str, callback: Any) -> Any:
+        """Is a name taken? Every worker must find the same, so by what is known and not by the disk, which one of them writes to."""
+        def exists(path: Any, trainer: Any = None) -> bool:
+            path = str(path)
+            known = [c for c in self._kept.values() if isinstance(c, ModelCheckpoint)]  # of one folder, with names alike, each its own files
+            return any(path in c.best_k_models or path in (c.best_model_path, c.last_model_path) for c in known) or (
+                os.path.basename(path) in self._before[name] and os.path.dirname(path) == str(callback.dirpath))
+        return exists
+
+    def _now(self) -> str:
+        told = {}
+        for name, callback in self._kept.items():
+            if isinstance(callback, ModelCheckpoint):
+                value = {key: getattr(callback, key) for key in _OF_CHECKPOINTS if hasattr(callback, key)}
+                value["dirpath"] = str(callback.dirpath)
+            else:
+                value = callback.state_dict()
+            told[name] = to_plain(value, f"{name.partition(' ')[2]}.state_dict()")
+        logged = _logged_in_training(self._trainer)
+        metrics = {name: float(value) for name, value in self._trainer.callback_metrics.items() if name not in logged}
+        return json.dumps([told, bool(self._trainer.should_stop), self._before, metrics])
+
+    def check(self) -> None:
+        """Before a commit: callbacks change what they keep as part of one, and nowhere else."""
+        if self._text is None:
+            return
+        now, before = json.loads(self._now()), json.loads(self._text)
+        if json.dumps(now[:2]) == json.dumps(before[:2]):  # as texts, in which NaN is like NaN
+            return
+        told, known = now[0], before[0]
+        name = next((n for n in told if told[n] != known.get(n)), " trainer.should_stop").partition(" ")[2]
+        _no(f"what {name} keeps", "it was changed while a micro-batch was computed (on_train_batch_start, on_before_backward), which each worker "
+            "does for its own share. Change it in on_train_batch_end or later, which is once a step")
+
+    def keep(self) -> None:
+        """With a commit."""
+        self._text = self._now()
+        data = self._text.encode()
+        if len(data) + 8 > _MEMORY_BYTES:
+            raise UsageError(f"what the callbacks keep takes {len(data)} bytes, and {_MEMORY_BYTES - 8} fit: give ModelCheckpoint a folder "
+                             "without other files, and a smaller save_top_k")
+        self._bytes = torch.frombuffer(bytearray((len(data).to_bytes(8, "little") + data).ljust(_MEMORY_BYTES, b"\0")), dtype=torch.uint8)
+
+    def restore(self) -> None:
+        """What Lightning has changed outside of a commit (hooks at the beginning, the end of a step that others have taken) is forgotten."""
+        if self._text is None:
+            return
+        told, self._trainer.should_stop, self._before, metrics = json.loads(self._text)
+        self._trainer._logger_connector._callback_metrics.update({name: torch.tensor(value) for name, value in metrics.items()})
+        for name, callback in self._kept.items():
+            value = from_plain(told[name])
+            if isinstance(callback, ModelCheckpoint):
+                for key, each in value.items():
+                    setattr(callback, key, each)
+            else:
+                callback.load_state_dict(value)
+
+    def state_dict(self) -> Dict[str, Any]:
+        """As bytes."""
+        return {"memory": self._bytes}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """What state_dict gave."""
+        self._bytes = state["memory"].cpu()
+        data = self._bytes.numpy().tobytes()
+        size = int.from_bytes(data[:8], "little")
+        if size:
+            self._text = data[8: 8 + size].decode()
+            self.restore()
+
+
+def _files(callback: Any) -> List[str]:
+    """What is in its folder."""
+    folder = str(callback.dirpath or "")
+    if "://" in folder or not os.path.isdir(folder):
+        return []
+    return sorted(name for name in os.listdir(folder) if name.endswith(callback.FILE_EXTENSION))
+
+
+def _logged_in_training(trainer: Any) -> Set[str]:
+    """Names under which this worker logs its own micro-batches."""
+    logged: Set[str] = set()
+    for item in trainer.fit_loop.epoch_loop._results.values():
+        logged |= {item.meta.name, item.meta.forked_name(True), item.meta.forked_name(False)}
+    return logged
+
+
+def _refuse_monitors(trainer: Any) -> None:
+    """What is logged while training is of this worker's micro-batches: decisions that follow from it would be each worker's own."""
+    logged = _logged_in_training(trainer)
+    who = [(type(c).__name__, getattr(c, "monitor", None)) for c in trainer.callbacks if isinstance(c, (EarlyStopping, ModelCheckpoint))]
+    who += [("ReduceLROnPlateau", c.monitor) for c in trainer.strategy.lr_scheduler_configs if c.reduce_on_plateau]
+    for name, monitor in who:
+        if monitor is not None and monitor in logged:
+            _no(f"{name}(monitor={monitor!r})", f"{monitor!r} is logged while training, by each worker of its own micro-batches, so workers "
+                "would decide differently. Monitor what is logged in validation_step, which every worker computes from the same weights")
+    for callback in trainer.callbacks:
+        texts = [callback.filename or "", callback.CHECKPOINT_NAME_LAST] if isinstance(callback, ModelCheckpoint) else []
+        for one in (one for text in texts for one in re.findall(r"\{([^:}]+)", text) if one in logged):
+            _no(f"{type(callback).__name__}(filename=...) with {one!r}", f"{one!r} is logged while training, by each worker of its own "
+                "micro-batches, so each would give the file another name. Take what is logged in validation_step, or the epoch and the step")
 
 
 class _Steps:
@@ -139,7 +266,8 @@ class _Steps:
         self.steps = int(steps)
         self._micro: Optional[Iterator[Any]] = None
         self._now: Any = None
-        self.ended = False
+        self._known = 0  # results of the training that were looked at
+        self.ended = self.commits = False
 
     @property
     def dataset(self) -> Any:
@@ -166,7 +294,14 @@ class _Steps:
             strategy.count()
             self._micro = iter(strategy.job.batches(self.loader))
             self.advance()
+            strategy.memory.restore()
             strategy.job._items = self.of_epoch * self.batch
+        elif self.commits:
+            self.end_step()
+        else:
+            strategy.memory.restore()
+        if self.commits:
+            raise UsageError("this worker has no micro-batch in a step: give the job fewer workers, or a larger accumulate_grad_batches")
         if self.ended:
             self._stop()
             raise StopIteration
@@ -186,12 +321,33 @@ class _Steps:
         self._trainer.should_stop = True
 
     def advance(self) -> None:
-        """The next micro-batch; with it, a step may be committed."""
+        """The next micro-batch, or a step that commits."""
         assert self._micro is not None
         try:
             self._now = next(self._micro)
         except StopIteration:
             self.ended, self._now = True, None
+        self.commits = self._now is COMMITS
+        if self.commits:
+            self._strategy.memory.check()
+            self._strategy.saved.clear()
+
+    def end_step(self) -> None:
+        """What Lightning has done since the step began to commit belongs to it: it is committed, and the next one begins."""
+        strategy, trainer = self._strategy, self._trainer
+        job = strategy.job
+        _refuse_monitors(trainer)
+        if trainer.should_stop:
+            if not any(isinstance(callback, EarlyStopping) for callback in trainer.callbacks):
+                raise UsageError("trainer.should_stop was set: workers might not stop alike. Use EarlyStopping, or call "
+                                 "trainer.strategy.job.stop() in a function given to trainer.strategy.job.on_commit")
+            if trainer.fit_loop._can_stop_early and job._next_step < job.steps:
+                job.stop()
+        strategy.memory.keep()
+        was_main, step = job.is_main, job._next_step
+        self.advance()
+        if job.is_main and not was_main and job.committed_step == step:
+            strategy.save_again()
 
     def close(self) -> None:
         """The loop ends early."""
@@ -201,9 +357,6 @@ class _Steps:
     def run(self, closure: Any) -> None:
         """One step: `training_step` and backward for every micro-batch that is ours, until the step is committed."""
         job, trainer = self._strategy.job, self._trainer
-        if trainer.should_stop:
-            raise UsageError("trainer.should_stop was set: workers would not stop alike. Call trainer.strategy.job.stop() in a "
-                             "function given to trainer.strategy.job.on_commit")
         given, before, first = closure._step_fn.args[0], job.committed_step, True
         known = set(trainer.fit_loop.epoch_loop._results)
         while True:
@@ -218,9 +371,8 @@ class _Steps:
             self.advance()
             if tried and not job.trying:
                 self._forget(known)
-            if self.ended or job.committed_step != before:
+            if self.ended or self.commits or job.committed_step != before:
                 return
-
 
     def _forget(self, known: Set[str]) -> None:
         """What was logged while the first step was computed for the first of two times: means over an epoch would count it twice."""
@@ -258,6 +410,8 @@ class TidemillStrategy(SingleDeviceStrategy):
             seed = int(os.environ["PL_GLOBAL_SEED"])
         self._settings = {"seed": seed, "determinism": determinism, "threads": threads, "backend": backend, "try_twice": try_twice}
         self._extras = state
+        self.memory: Any = None
+        self.saved: List[str] = []  # checkpoints of the step that commits
         self._job: Optional[Job] = None
         self._steps: Optional[_Steps] = None
         self._trainer: Any = None
@@ -302,7 +456,7 @@ class TidemillStrategy(SingleDeviceStrategy):
         trainer = self._trainer or (module.trainer if module is not None else None)
         if trainer is None or not trainer.training or trainer.state.fn != "fit":
             return dataloader
-        _refuse(trainer, module, dataloader, (self._extras or {}).values())
+        _refuse(trainer, module, dataloader)
         self._trainer, self._steps = trainer, _Steps(self, trainer, dataloader)
         return self._steps
 
@@ -313,9 +467,11 @@ class TidemillStrategy(SingleDeviceStrategy):
             return
         job = init(steps=steps.steps, batch=steps.batch, micro_batch=steps.micro_batch, **self._settings)
         clip = {"clip_value" if trainer.gradient_clip_algorithm == "value" else "clip": trainer.gradient_clip_val}
-        job._steps_elsewhere = True
-        job.attach(self.lightning_module, self.optimizers[0], **_one_schedule(self), state=self._extras,
-                   **(clip if trainer.gradient_clip_val else {}))
+        job._steps_elsewhere = job._pauses = True
+        self.memory = _Memory(trainer, (self._extras or {}).values())
+        schedule = _one_schedule(self)
+        extras = {**(self._extras or {}), **schedule.pop("state", {}), "lightning": self.memory}
+        job.attach(self.lightning_module, self.optimizers[0], **schedule, state=extras, **(clip if trainer.gradient_clip_val else {}))
         self._job = job
         self.count()
         if under_agent(os.environ) and self.is_global_zero:
@@ -358,12 +514,35 @@ class TidemillStrategy(SingleDeviceStrategy):
         assert self._steps is not None
         self._steps.run(closure)
 
+    def save_checkpoint(self, checkpoint: Dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+        """As Strategy.save_checkpoint; a file that was begun and not finished, by a worker that is lost, leaves nothing behind under its name."""
+        self.saved.append(str(filepath))
+        if not self.is_global_zero or type(self.checkpoint_io) is not TorchCheckpointIO or "://" in str(filepath):
+            super().save_checkpoint(checkpoint, filepath, storage_options)
+            return
+        part = f"{filepath}.part"
+        super().save_checkpoint(checkpoint, part, storage_options)
+        os.replace(part, filepath)
+
+    def save_again(self) -> None:
+        """The worker that was main is gone, and had not written all of this step: this one does."""
+        for path in list(self.saved):
+            if "://" not in path and not os.path.exists(path):
+                self._trainer.save_checkpoint(path)
+
     def on_train_end(self) -> None:
         """Leaves the job."""
         if self._job is None or self._steps is None:
             return
+        if self._steps.commits:
+            self._steps.end_step()
+            if not self._steps.ended and not self._job._stop.at:
+                self._job._compute_elsewhere()
         while not self._steps.ended and self._job._stop.at:
             self._steps.advance()
+        self.memory.restore()
+        step = self._trainer.fit_loop.epoch_loop.automatic_optimization.optim_progress.optimizer.step
+        step.total.ready = step.total.completed = self._job.committed_step  # this worker may have come when all was done
         self._job.done()
         rank_zero_only.rank = 0 if self.is_global_zero else 1
 

@@ -11,10 +11,12 @@ import torch
 
 
 def seed_all(key: int) -> None:
-    """Seeds torch, Python's random and NumPy. (torch.manual_seed is slow before CUDA is used: it keeps a stack trace.)"""
+    """Seeds torch, Python's random and NumPy. (torch.manual_seed is slow before CUDA is used: it keeps a stack trace.) Called
+    for every sample, so devices are seeded one by one, without asking each time how many there are."""
     torch.default_generator.manual_seed(key)
     if torch.cuda.is_initialized():
-        torch.cuda.manual_seed_all(key)
+        for generator in torch.cuda.default_generators:
+            generator.manual_seed(key)
     random.seed(key)
     numpy = sys.modules.get("numpy")
     if numpy is not None:

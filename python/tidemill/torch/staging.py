@@ -160,11 +160,11 @@ class Staging:
 
     def _memory(self) -> torch.Tensor:
         try:
-            return torch.empty(self._half, dtype=torch.uint8, pin_memory=self._gpu)
+            return torch.empty(self._half, dtype=torch.uint8, device="cpu", pin_memory=self._gpu)
         except RuntimeError as error:
             warnings.warn(f"tidemill: no pinned memory for snapshots ({error}): they are slower; TIDEMILL_PINNED_MIB says how much is "
                           "used", stacklevel=2)
-            return torch.empty(self._half, dtype=torch.uint8)
+            return torch.empty(self._half, dtype=torch.uint8, device="cpu")
 
     def _event(self) -> Any:
         if self._stream is None:

@@ -7,6 +7,7 @@ FixedSums ("bitwise") converts each micro-batch's gradient to integers, whose su
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
@@ -14,6 +15,7 @@ import torch.distributed as dist
 
 from tidemill.errors import JobFailed, UsageError
 from tidemill.torch import fixed_point, fused
+from tidemill.torch.arrivals import Arrival
 from tidemill.torch.group import Group
 from tidemill.torch.state import Layer, Param
 
@@ -84,17 +86,68 @@ def _replaced(params: Sequence[Param], views: Sequence[torch.Tensor]) -> bool:
     return any(p.tensor.grad is not view and p.tensor.grad is not None for p, view in zip(params, views))
 
 
+class _Places:
+    """Gradients as parts of one memory. What moves a model (model.cpu(), model.to(device), model.double()), there and back, gives its
+    gradients memory of their own: such a part is made anew."""
+
+    def __init__(self, flat: torch.Tensor, params: Sequence[Param], starts: Sequence[int]) -> None:
+        self._flat, self._params, self._starts = flat, params, starts
+        self.views = [self._part(i) for i in range(len(params))]
+        self._pointers = [view.data_ptr() for view in self.views]
+
+    def _part(self, i: int) -> torch.Tensor:
+        p, at = self._params[i], self._starts[i]
+        return torch.as_strided(self._flat[at: at + p.tensor.numel()], p.tensor.shape, p.slot.stride)
+
+    def mend(self, keep: bool, only: Optional[int] = None) -> None:
+        """keep: what is in a part that has moved is the gradient."""
+        for i in range(len(self._params)) if only is None else (only,):
+            moved = self.views[i]
+            if moved.data_ptr() == self._pointers[i]:
+                continue
+            self.views[i] = self._part(i)
+            if keep:
+                self.views[i].copy_(moved)
+            if self._params[i].tensor.grad is moved:
+                self._params[i].tensor.grad = self.views[i]
+
+
+_LOOKED = 24  # micro-batches of a generation
+_COMPARED = 1 << 20  # elements
+
+
+class _First:
+    """Gradients of the first micro-batches as they were: what is written through `.data` changes no counter."""
+
+    def __init__(self) -> None:
+        self._left = _LOOKED
+        self._kept: List[Tuple[torch.Tensor, torch.Tensor]] = []
+
+    def keep(self, flats: Sequence[torch.Tensor]) -> None:
+        self._kept, room = [], _COMPARED if self._left > 0 else 0
+        self._left -= 1
+        for flat in flats:
+            some = flat[:room]
+            if some.numel():
+                self._kept.append((some, some.clone()))
+                room -= some.numel()
+
+    def drop(self) -> None:
+        """They change by ours."""
+        self._kept = []
+
+    def altered(self) -> bool:
+        return any(not torch.equal(now.view(torch.uint8), before.view(torch.uint8)) for now, before in self._kept)
+
+
 class _Bucket:
     def __init__(self, params: List[Param]) -> None:
         first = params[0].tensor
         self.params = params
         self.flat = torch.zeros(sum(p.tensor.numel() for p in params), dtype=first.dtype, device=first.device)
-        self.views: List[torch.Tensor] = []
-        at = 0
-        for p in params:
-            n = p.tensor.numel()
-            self.views.append(torch.as_strided(self.flat[at: at + n], p.tensor.shape, p.slot.stride))
-            at += n
+        counts = [p.tensor.numel() for p in params]
+        self.places = _Places(self.flat, params, list(accumulate(counts, initial=0)))
+        self.views = self.places.views
         self.waiting = 0
         self.work: Any = None
 
@@ -125,6 +178,7 @@ class FloatSums:
         self._last = False
         self._next = 0
         self._seen: List[int] = []
+        self._first = _First()
         self._group_now: Optional[Group] = None
 
     @staticmethod
@@ -149,7 +203,9 @@ class FloatSums:
         """Begins a step: gradients start from zero, in the buckets."""
         self._group_now, self._last, self._next = group, False, 0
         self.used.clear()
+        self._first.drop()
         for bucket in self._buckets:
+            bucket.places.mend(keep=False)
             bucket.flat.zero_()
             bucket.work = None
             bucket.waiting = len(bucket.params)
@@ -163,11 +219,12 @@ class FloatSums:
     def settle(self) -> None:
         """Accepts the current sums."""
         self._seen = [bucket.flat._version for bucket in self._buckets]
+        self._first.keep([bucket.flat for bucket in self._buckets if bucket.work is None])
 
     def altered(self) -> bool:
         """Has anything written to the gradients since `settle`, or put others in their place? (Views share the buffer's counter.)"""
         return any(bucket.flat._version - seen not in ((0, 1) if bucket.arrives else (0,)) or _replaced(bucket.params, bucket.views)
-                   for bucket, seen in zip(self._buckets, self._seen))
+                   for bucket, seen in zip(self._buckets, self._seen)) or self._first.altered()
 
     def sizes(self) -> Dict[str, float]:
         """Of the sums as they are, before they are exchanged, by parameter."""
@@ -178,6 +235,7 @@ class FloatSums:
 
     def _ready(self, tensor: torch.Tensor) -> None:
         bucket, index = self._place[id(tensor)]
+        bucket.places.mend(keep=True, only=index)
         view = bucket.views[index]
         self.used.add(id(bucket.params[index]))
         if tensor.grad is not view:
@@ -191,6 +249,7 @@ class FloatSums:
 
     def _launch(self) -> None:
         """Starts the next sum, in the same order on every worker."""
+        self._first.drop()
         bucket = self._buckets[self._next]
         self._next += 1
         bucket.flat.mul_(1.0 / self._micro_batches)
@@ -210,6 +269,7 @@ class FloatSums:
         """Waits for all sums; returns the layers' shares of the squared norm. Floats always fit."""
         self.launch_rest()
         for bucket in self._buckets:
+            bucket.places.mend(keep=False)
             if bucket.work is not None:
                 assert self._group_now is not None
                 self._group_now.wait(bucket.work)
@@ -239,6 +299,8 @@ class FloatSums:
 
     def storages(self) -> List[int]:
         """Where the sums are."""
+        for bucket in self._buckets:
+            bucket.places.mend(keep=False)
         return [bucket.flat.untyped_storage().data_ptr() for bucket in self._buckets]
 
     def commit(self) -> None:
@@ -266,16 +328,15 @@ class FixedSums:
         self._floats = torch.zeros(count, device=device)
         self._sums = torch.zeros(count, dtype=torch.int32, device=device)
         self._rounded = torch.zeros(count if self._adder is None else 0, dtype=torch.int32, device=device)
-        self._views: List[torch.Tensor] = []
-        at = 0
-        for p, n in zip(self._params, counts):
-            self._views.append(torch.as_strided(self._floats[at: at + n], p.tensor.shape, p.slot.stride))
-            at += fused.padded(n)
+        self._parts = _Places(self._floats, self._params, list(accumulate(map(fused.padded, counts), initial=0)))
+        self._views = self._parts.views
         self._largest = torch.zeros(max(1, len(self._params)), device=device)
         self._scales: List[int] = []
         self._found: List[float] = []  # the largest |g| of each, over all workers
         self._clean = False  # the floats are all 0
+        self._added = False  # there is something in the sums
         self._seen = -1
+        self._first = _First()
         self._group_now: Optional[Group] = None
         self.may_overflow = self.overflow = False
 
@@ -285,18 +346,21 @@ class FixedSums:
 
     def settle(self) -> None:
         """As FloatSums.settle. Where the model's zero_grad came first, the backward pass has made gradients of its own."""
+        self._parts.mend(keep=True)
         for p, view in zip(self._params, self._views):
             if p.tensor.grad is not view and p.tensor.grad is not None:
                 view.copy_(p.tensor.grad)
                 p.tensor.grad = view
         self._note()
+        self._first.keep([self._floats])
 
     def _note(self) -> None:
         self._seen = self._floats._version
+        self._first.drop()
 
     def altered(self) -> bool:
         """As FloatSums.altered."""
-        return self._seen != self._floats._version or _replaced(self._params, self._views)
+        return self._seen != self._floats._version or _replaced(self._params, self._views) or self._first.altered()
 
     def sizes(self) -> Dict[str, float]:
         """As FloatSums.sizes: the largest elements, exactly."""
@@ -310,15 +374,20 @@ class FixedSums:
 
     def begin_again(self) -> None:
         self.used.clear()
-        self._sums.zero_()
+        self._added = False
         self._largest.zero_()
         self._floats.zero_()
         self._clean = True
         if self._adder is not None:
-            self._adder.set_units([math.ldexp(1.0, s) for s in self._scales])
+            self._adder.set_units([math.ldexp(1.0, s) for s in self._scales], self._back())
         self._note()
 
+    def _back(self) -> List[float]:
+        """What makes a mean of each sum."""
+        return [math.ldexp(1.0, -s) / self._addends for s in self._scales]
+
     def begin_micro_batch(self, last: bool) -> None:
+        self._parts.mend(keep=False)
         if not self._clean:  # a micro-batch was given up, or the optimizer had its gradients there
             self._floats.zero_()
         self._clean = False
@@ -329,15 +398,17 @@ class FixedSums:
     def end_micro_batch(self) -> None:
         if not self._params:
             return
+        self._parts.mend(keep=True)
         for p, view in zip(self._params, self._views):
             if p.tensor.grad is not view and p.tensor.grad is not None:
                 view.copy_(p.tensor.grad)
             p.tensor.grad = None
         if self._adder is not None:
-            self._adder.add(self._floats, self._sums, self._largest)
+            self._adder.add(self._floats, self._sums, self._largest, first=not self._added)
             self._clean = True
         else:
             self._add_rounded()
+        self._added = True
         self._note()
 
     def _add_rounded(self) -> None:
@@ -345,24 +416,33 @@ class FixedSums:
         norms = torch.stack(torch._foreach_norm(self._views, math.inf))
         torch.maximum(self._largest, norms, out=self._largest)
         torch._foreach_mul_(self._views, [math.ldexp(1.0, s) for s in self._scales])
-        self._rounded.copy_(self._floats.round_())
-        self._sums.add_(self._rounded)
+        if self._added:
+            self._rounded.copy_(self._floats.round_())
+            self._sums.add_(self._rounded)
+        else:
+            self._sums.copy_(self._floats.round_())
 
     def finish(self, agree: Callable[[bool], bool] = bool) -> Dict[int, float]:
         """The layers' shares of the squared norm. Redo, if a gradient did not fit here or, as `agree` says, anywhere.
 
-        Everything is begun as if all fitted, which they nearly always do: so a GPU is waited for once, when it has done all of it."""
+        Everything is begun as if all fitted, which they nearly always do: a GPU goes on with that while the host looks at what was found."""
         group = self._group_now
         assert group is not None
+        if not self._added:  # a worker without a micro-batch, or without parameters
+            self._sums.zero_()
         torch.nan_to_num_(self._largest, nan=math.inf, posinf=math.inf)  # a maximum may drop NaN
         works = [group.all_reduce(self._largest, dist.ReduceOp.MAX), group.all_reduce(self._sums)]
         for work in works:
             group.wait(work)
-        self._floats.copy_(self._sums)
-        if self._params:
-            torch._foreach_mul_(self._views, [math.ldexp(1.0, -s) / self._addends for s in self._scales])
+        arrival = Arrival(self._largest)
+        if self._adder is not None:
+            self._adder.give_means(self._sums, self._floats)
+        else:
+            self._floats.copy_(self._sums)
+            if self._params:
+                torch._foreach_mul_(self._views, self._back())
         squares = _Squares(self._layers, dict(zip(map(id, self._params), self._views))) if self.with_norms else None
-        self._found = largest = self._largest.tolist()
+        self._found = largest = arrival.read().tolist()
         self.overflow = self.may_overflow and not all(map(math.isfinite, largest))
         if self.overflow:
             return {layer.number: 0.0 for layer in self._layers}
@@ -392,6 +472,7 @@ class FixedSums:
 
     def storages(self) -> List[int]:
         """As FloatSums.storages."""
+        self._parts.mend(keep=False)
         return [self._floats.untyped_storage().data_ptr()]
 
     def commit(self) -> None:

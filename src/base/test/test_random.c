@@ -1,4 +1,5 @@
 #include "base/random.h"
+#include "base/sample_order.h"
 
 #include "base/test/harness.h"
 
@@ -124,7 +125,17 @@ static void test_exponential_of_zero_bits_is_positive(void **state)
     assert_true(tm_random_exponential(&random, 1) > 0);
 }
 
+/* The values that python/tidemill/samples.py gives: jobs that are under way keep their samples. */
+static void test_keys_of_samples(void **state)
+{
+    (void)state;
+    assert_int_equal(tm_sample_key(7, 3, 5, 1), 6145565984214112202);
+    assert_int_equal(tm_sample_key(0x1234567890ABCDEF, (uint64_t)1 << 34, 9, 2), 5687744962982183632);
+    assert_int_equal(tm_sample_item(3, 500, 97), 132);
+    assert_int_equal(tm_sample_item(0x1234567890ABCDEF, 1000003, ((uint64_t)1 << 40) + 2), 768645);
+}
+
 TM_TEST_MAIN(TM_TEST(test_known_answers), TM_TEST(test_a_sequence_is_the_blocks_in_order),
              TM_TEST(test_seed_and_stream_matter_in_all_bits), TM_TEST(test_a_copy_goes_its_own_way),
              TM_TEST(test_unit_is_uniform), TM_TEST(test_below_stays_below), TM_TEST(test_exponential),
-             TM_TEST(test_exponential_of_zero_bits_is_positive))
+             TM_TEST(test_exponential_of_zero_bits_is_positive), TM_TEST(test_keys_of_samples))

@@ -1,8 +1,8 @@
 /* Pure functions: cuts, shares, turns, moves, fixed point, the order of samples. */
+#include "base/sample_order.h"
 #include "base/test/harness.h"
 #include "engine/assignment.h"
 #include "engine/fixed_point.h"
-#include "engine/sample_order.h"
 
 #include <math.h>
 #include <string.h>
@@ -146,7 +146,7 @@ static void test_every_window_once_an_epoch(void **state)
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
             unsigned char seen[1000] = {0};
             for (uint64_t k = 0; k < n; k++) {
-                uint64_t w = tm_sample__window(42, n, epoch * n + k);
+                uint64_t w = tm_sample_item(42, n, epoch * n + k);
                 assert_true(w < n);
                 assert_row(seen[w]++ == 0, "window %d twice in an epoch of %d", (int)w, (int)n);
                 moved += w != k;
@@ -156,8 +156,8 @@ static void test_every_window_once_an_epoch(void **state)
     }
     size_t same = 0;
     for (uint64_t k = 0; k < 1000; k++) {
-        same += tm_sample__window(42, 1000, k) == tm_sample__window(43, 1000, k);
-        same += tm_sample__window(42, 1000, k) == tm_sample__window(42, 1000, 1000 + k);
+        same += tm_sample_item(42, 1000, k) == tm_sample_item(43, 1000, k);
+        same += tm_sample_item(42, 1000, k) == tm_sample_item(42, 1000, 1000 + k);
     }
     assert_true(same < 20); /* two chances in a thousand, two thousand times: 2 is expected */
 }

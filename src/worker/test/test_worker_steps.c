@@ -268,6 +268,35 @@ static void test_silent_coordinator(void **state)
     rig_destroy(&r);
 }
 
+/* Another coordinator that says "go on" must not have heard that we stand still by the order of the one before. */
+static void test_drain_of_another(void **state)
+{
+    (void)state;
+    struct rig r;
+    setup(&r);
+    rig_run(&r, 3);
+    rig_tick(&r, 800);
+    rig_ack(&r, 3, 1);
+    rig_step(&r, 3, 1);
+    mailbox_clear(&r.box);
+    rig_tick(&r, 800);
+    assert_int_equal(mailbox_find(&r.box, KIND(HEARTBEAT), 0)->heartbeat->drain_step, 1);
+    for (int i = 0; i < 7; i++)
+        rig_tick(&r, 800);
+    rig_challenge(&r, 91);
+    mailbox_clear(&r.box);
+    rig_welcome(&r, 91);
+    assert_int_equal(mailbox_find(&r.box, KIND(HEARTBEAT), 0)->heartbeat->drain_step, 0);
+    assert_int_equal(r.engine.begun, 1); /* and stands still */
+    rig_ack(&r, 3, 1);
+    mailbox_clear(&r.box);
+    rig_tick(&r, 800);
+    assert_int_equal(mailbox_find(&r.box, KIND(HEARTBEAT), 0)->heartbeat->drain_step, 1);
+    rig_ack(&r, 3, 0);
+    assert_int_equal(r.engine.begun, 2);
+    rig_destroy(&r);
+}
+
 /* ---- generations ---- */
 
 static void test_fence(void **state)
@@ -669,9 +698,9 @@ static void test_pace(void **state)
 TM_TEST_MAIN(TM_TEST(test_pace), TM_TEST(test_joins), TM_TEST(test_refused), TM_TEST(test_not_for_us),
              TM_TEST(test_job_is_stopped), TM_TEST(test_lease_end_means_no_serving), TM_TEST(test_orphan_time),
              TM_TEST(test_rebuilding_keeps_going), TM_TEST(test_an_answer_fences), TM_TEST(test_old_answers),
-             TM_TEST(test_silent_coordinator), TM_TEST(test_fence), TM_TEST(test_assign_and_start),
-             TM_TEST(test_layers_go_at_the_start), TM_TEST(test_flags), TM_TEST(test_flags_in_a_tree),
-             TM_TEST(test_a_flag_that_is_early), TM_TEST(test_one_behind_is_answered),
+             TM_TEST(test_silent_coordinator), TM_TEST(test_drain_of_another), TM_TEST(test_fence),
+             TM_TEST(test_assign_and_start), TM_TEST(test_layers_go_at_the_start), TM_TEST(test_flags),
+             TM_TEST(test_flags_in_a_tree), TM_TEST(test_a_flag_that_is_early), TM_TEST(test_one_behind_is_answered),
              TM_TEST(test_flags_are_said_again), TM_TEST(test_step_in_doubt), TM_TEST(test_step_discarded),
              TM_TEST(test_fence_while_applying), TM_TEST(test_drain), TM_TEST(test_the_last_step),
              TM_TEST(test_losses_and_failure))
