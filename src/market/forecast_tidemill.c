@@ -718,22 +718,44 @@ static void add_expert(const struct tm_tide *tide, double weight, const double *
     out[high] += weight * above;
 }
 
-static void find_weights(const struct tm_tide *tide, int step, double weight[2][EXPERTS])
+/* What the scores at one step say of an expert: to the weights at that step, and to those at others. */
+struct scores {
+    double own[SCORED_MAX][2][EXPERTS];
+    double others[SCORED_MAX][2][EXPERTS];
+};
+
+static void find_scores(const struct tm_tide *tide, struct scores *out)
 {
-    int i = tide->nearest[step - 1];
+    for (int j = 0; j < tide->scored_count; j++) {
+        double scale = scale_of(tide, j);
+        for (int held = 0; held < 2; held++)
+            for (int x = 0; x < EXPERTS; x++) {
+                double loss = tide->loss[j][held][x];
+                out->own[j][held][x] = loss / scale / tide->scored[j];
+                out->others[j][held][x] = from_others * loss / scale / tide->scored[j];
+            }
+    }
+}
+
+/* At all steps whose nearest scored one is number `i`. */
+static void find_weights(const struct tm_tide *tide, const struct scores *scores, int i, double weight[2][EXPERTS])
+{
+    static const double nothing = -750; /* the exponential function is 0 there, after a long way */
     double best = -INFINITY;
     for (int held = 0; held < 2; held++)
         for (int x = 0; x < EXPERTS; x++) {
             double loss = 0;
             for (int j = 0; j < tide->scored_count; j++)
-                loss += (j == i ? 1 : from_others) * tide->loss[j][held][x] / scale_of(tide, j) / tide->scored[j];
+                loss += j == i ? scores->own[j][held][x] : scores->others[j][held][x];
             double prior = x == EXPERT_ALL ? head_start : x == EXPERT_TREND ? -trend_handicap : 0;
             weight[held][x] = prior - learning_rate * loss;
             best = fmax(best, weight[held][x]);
         }
     double sum = 0;
-    for (int x = 0; x < 2 * EXPERTS; x++)
-        sum += weight[x / EXPERTS][x % EXPERTS] = exp(weight[x / EXPERTS][x % EXPERTS] - best);
+    for (int x = 0; x < 2 * EXPERTS; x++) {
+        double *w = &weight[x / EXPERTS][x % EXPERTS];
+        sum += *w = *w - best > nothing ? exp(*w - best) : 0;
+    }
     for (int x = 0; x < 2 * EXPERTS; x++)
         weight[x / EXPERTS][x % EXPERTS] /= sum;
 }
@@ -913,16 +935,19 @@ static void forecast(struct tm_tide *tide, const short *contexts)
     set_window(tide);
     double weight[2][EXPERTS];
     bool needed[EXPERTS];
+    struct scores scores;
+    find_scores(tide, &scores);
+    double narrow = narrowing(tide);
     size_t window = (size_t)(tide->high - tide->low + 1) * sizeof *spare;
     for (int step = 1; step <= tide->steps; step++) {
+        int nearest = tide->nearest[step - 1];
         double *pmf = tide->pmf + (size_t)(step - 1) * counts;
         memset(pmf, 0, counts * sizeof *pmf);
-        find_weights(tide, step, weight);
+        if (step == 1 || nearest != tide->nearest[step - 2]) find_weights(tide, &scores, nearest, weight);
         find_needed(tide, step, weight, needed);
         all_experts(tide, step, contexts, needed, expert, spare);
         mix(tide, weight, expert, pmf);
         memcpy(expert[PLAIN] + tide->low, pmf + tide->low, window);
-        double narrow = narrowing(tide);
         if (narrow > 0)
             narrow_mixture(tide, narrow, pmf);
         else

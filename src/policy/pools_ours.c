@@ -40,7 +40,7 @@ struct group {
     double share;           /* ... and how much of that those that are wanted give */
     double value;           /* samples per second that it gives now, or would, were all that are wanted there */
     double start_s;         /* until those that are wanted and not there work: the mean of all that are wanted */
-    double worth;           /* of a sample there: the least price of all over its own */
+    double worth;           /* of a sample there: by price, see weigh() */
 };
 
 /* ---- what there is ---- */
@@ -286,27 +286,53 @@ static bool spanning_pays(const struct tm_policy *policy, const struct tm_facts 
     return all_usd_s * rate_alone <= tm_pools__most_usd(facts, all->count, alone->count) * alone_usd_s * rate;
 }
 
+/* Of a group's regions one alone: what it does, and what a sample costs there. */
+struct alone {
+    struct group group;
+    double rate;
+    double usd;   /* of a sample */
+    double bonus; /* of the region where the job is: to leave it costs something */
+};
+
+static struct alone look_at_region(const struct tm_policy *policy, const struct tm_facts *facts, int number, int region,
+                                   int home, const struct group *empty)
+{
+    struct alone it = {.group = *empty, .bonus = region == home ? home_bonus : 1};
+    double usd_s = 0;
+    fill_from(policy, facts, number, region, &it.group);
+    it.rate = rate_in(policy, facts, number, &it.group, &usd_s);
+    it.usd = it.rate > 0 ? usd_s / it.rate : INFINITY;
+    if (home < 0) it.rate *= AHEAD_S / (AHEAD_S + start_s_of(facts, &it.group)); /* nothing runs meanwhile */
+    return it;
+}
+
+/* Does a region as much as another, and at a lower price? */
+static bool is_cheaper(const struct alone *it, const struct alone *other)
+{
+    return it->rate >= least_worth * other->rate && it->usd * other->bonus < other->usd * it->bonus;
+}
+
+static bool is_better(const struct alone *it, const struct alone *best)
+{
+    if (is_cheaper(it, best)) return true;
+    return !is_cheaper(best, it) && it->rate * it->bonus > best->rate * best->bonus;
+}
+
 /* From all regions, or from the one that does most. */
 static void fill(const struct tm_policy *policy, const struct tm_facts *facts, int number, struct group *group)
 {
-    struct group alone = *group, best = *group;
-    double most = -1;
+    struct group empty = *group;
+    struct alone best = {.group = empty, .rate = -1, .bonus = 1};
     int home = home_of(facts, number);
     fill_from(policy, facts, number, ANY_REGION, group);
     bool costs = facts->far.sample_s > 0 || facts->far.sample_usd > 0;
     if (!costs || tm_pools__regions(facts->pools, facts->pool_count, number, group->want) < 2) return;
     for (int region = 0; region < TM_POOLS_MAX; region++) {
-        double usd_s = 0;
         if (capacity_in(facts, number, region) == 0) continue;
-        struct group one = alone;
-        fill_from(policy, facts, number, region, &one);
-        double rate = rate_in(policy, facts, number, &one, &usd_s) * (region == home ? home_bonus : 1);
-        if (home < 0) rate *= AHEAD_S / (AHEAD_S + start_s_of(facts, &one)); /* nothing runs meanwhile */
-        if (rate <= most) continue;
-        most = rate;
-        best = one;
+        struct alone it = look_at_region(policy, facts, number, region, home, &empty);
+        if (is_better(&it, &best)) best = it;
     }
-    if (!spanning_pays(policy, facts, number, group, &best)) *group = best;
+    if (!spanning_pays(policy, facts, number, group, &best.group)) *group = best.group;
 }
 
 /* Where the job goes from one region of its group to another, what it has is kept until enough have come there. */
@@ -344,9 +370,75 @@ static void foresee(const struct tm_policy *policy, const struct tm_facts *facts
     group->value = value_at(policy, group, 0);
 }
 
+static double usd_of(const struct group *group)
+{
+    return group->usd_h / fmax(1e-9, group->speed);
+}
+
+/* What the pool gives alone. */
+static double alone_in(const struct tm_policy *policy, const struct tm_facts *facts, int pool)
+{
+    double speed = facts->pools[pool].speed > 0 ? facts->pools[pool].speed : 1;
+    return tm_policy__rate(policy, room_in(facts, pool), speed, facts->limits.workers_min);
+}
+
+/* The pool that gives most alone; -1: there is none. */
+static int best_pool(const struct tm_policy *policy, const struct tm_facts *facts)
+{
+    int best = -1;
+    for (int i = 0; i < facts->pool_count; i++)
+        if (is_candidate(facts, i) && (best < 0 || alone_in(policy, facts, i) > alone_in(policy, facts, best)))
+            best = i;
+    return best;
+}
+
+/* The lowest price of a sample among the groups that give (nearly) so much throughput. */
+static double least_usd(const struct group *groups, int count, double throughput)
+{
+    double usd = INFINITY;
+    for (int g = 0; g < count; g++)
+        if (groups[g].capacity > 0 && groups[g].value >= least_worth * throughput) usd = fmin(usd, usd_of(&groups[g]));
+    return usd;
+}
+
+/* The job is to do no less than in the pool that gives most alone. A group that does more, where a sample costs much
+ * more than in another that does as much as that pool, counts no more than that: what a sample may cost more inside a
+ * group, it may cost more in another. */
+static void cap_dear(const struct tm_policy *policy, const struct tm_facts *facts, struct group *groups, int count)
+{
+    int pool = best_pool(policy, facts);
+    if (facts->limits.has_deadline || facts->limits.rent != TM_RENT_WORTHWHILE || pool < 0) return;
+    double alone = alone_in(policy, facts, pool), usd = least_usd(groups, count, alone);
+    if (!(alone > 0)) return; /* no pool trains by itself: there is nothing to hold groups against */
+    for (int g = 0; g < count; g++) {
+        struct group *group = &groups[g];
+        double most_usd = tm_pools__most_usd(facts, group->count, room_in(facts, pool)) * usd;
+        if (group->value <= alone || usd_of(group) <= most_usd) continue;
+        group->share *= alone / group->value;
+        group->value = alone;
+    }
+}
+
+/* What a sample of each counts for: the price of the cheapest that gives (nearly) the most throughput, over its own. So
+ * of those that do as much the cheaper one is better by all that it saves, and hardly any throughput is given up for
+ * one that is cheaper still, unless samples are to be cheap above all. */
+static void weigh(const struct tm_facts *facts, struct group *groups, int count)
+{
+    double most = 0;
+    bool cheap = facts->limits.rent == TM_RENT_CHEAPEST;
+    for (int g = 0; g < count; g++)
+        most = fmax(most, groups[g].value);
+    double usd = least_usd(groups, count, cheap ? 0 : most);
+    for (int g = 0; g < count; g++) {
+        struct group *group = &groups[g];
+        bool does_all = cheap || group->value >= least_worth * most;
+        group->worth = usd_of(group) > 0 && isfinite(usd) ? usd / usd_of(group) : 1;
+        if (!does_all) group->worth = fmin(fmax(group->worth, least_worth), 1 / least_worth);
+    }
+}
+
 static int look_at_groups(const struct tm_policy *policy, const struct tm_facts *facts, struct group *groups)
 {
-    double cheapest = INFINITY;
     int count = 0, rooms[TM_POOLS_MAX] = {0};
     for (int i = 0; i < facts->pool_count; i++) {
         const struct tm_pool *pool = &facts->pools[i];
@@ -363,16 +455,12 @@ static int look_at_groups(const struct tm_policy *policy, const struct tm_facts 
     for (int i = 0; i < facts->pool_count; i++)
         groups[facts->pools[i].group].speed =
             tm_pools__speed(facts->pools, facts->pool_count, facts->pools[i].group, rooms);
-    for (int g = 0; g < count; g++)
-        if (groups[g].capacity > 0) cheapest = fmin(cheapest, groups[g].usd_h / fmax(1e-9, groups[g].speed));
     for (int g = 0; g < count; g++) {
-        struct group *group = &groups[g];
-        double usd_h = group->usd_h / fmax(1e-9, group->speed);
-        group->worth = usd_h > 0 ? cheapest / usd_h : 1;
-        if (facts->limits.rent != TM_RENT_CHEAPEST) group->worth = fmax(group->worth, least_worth);
-        fill(policy, facts, g, group);
-        foresee(policy, facts, g, group);
+        fill(policy, facts, g, &groups[g]);
+        foresee(policy, facts, g, &groups[g]);
     }
+    cap_dear(policy, facts, groups, count);
+    weigh(facts, groups, count);
     return count;
 }
 
@@ -461,14 +549,16 @@ static bool stays_meanwhile(const struct tm_policy *policy, const struct tm_fact
 }
 
 /* What is there is kept, as far as the job may have so many: more may be there for a while, such as those that replace
- * others which have a notice. */
+ * others which have a notice. Whole instances, though not all workers of one may have come: by pool, parts of instances
+ * add up to more than the job may have. */
 static void keep_standing(const struct tm_facts *facts, int group, struct tm_decision *out)
 {
-    int room = facts->limits.workers_max;
+    int room = facts->limits.workers_max, each = tm_pools__each(facts);
     for (int i = 0; i < facts->pool_count; i++) {
         const struct tm_pool *pool = &facts->pools[i];
+        int here = (pool->here + each - 1) / each * each;
         if (pool->group != group) continue;
-        out->want[i] = pool->here < room ? pool->here : room;
+        out->want[i] = here < room ? here : room;
         room -= out->want[i];
     }
 }

@@ -446,7 +446,7 @@ struct sim {
     size_t held_count, held_capacity;
     uint64_t steps_applied;
     uint64_t rolled_back;
-    uint64_t come_back; /* rolled back, and had again from one that came back */
+    uint64_t come_back; /* rolled back, and had again from one that came back; or told again by a record begun anew */
     uint64_t highest_applied;
     int64_t commit_ms; /* the last, by anyone */
     uint64_t commit_generation;

@@ -316,15 +316,28 @@ static void check_owners(struct sim *sim, const struct tm_roster *roster, uint64
     }
 }
 
-/* A generation that starts above all that the one before it did has its base from one that was silent for a while. */
-static void note_come_back(struct sim *sim, uint64_t base)
+/* How far the newest generation came. */
+static uint64_t reached_of_last(const struct sim *sim)
 {
-    if (sim->generation_count == 0) return;
     const struct generation_seen *last = &sim->generations[sim->generation_count - 1];
     uint64_t reached = last->base;
     for (size_t i = 0; i < sim->held_count; i++)
         if (sim->held[i].generation == last->generation && sim->held[i].step > reached) reached = sim->held[i].step;
+    return reached;
+}
+
+/* A generation that starts above all that the one before it did has its base from one that was silent for a while. The
+ * first one of a record that was begun anew cannot know what the lost one told: of a worker that has steps of an older
+ * past, what was rolled back then is told again. */
+static void note_come_back(struct sim *sim, const Tmw__GenerationEvent *event)
+{
+    if (sim->generation_count == 0) return;
+    uint64_t base = event->base_step;
+    uint64_t reached = reached_of_last(sim);
     if (base > reached) sim->come_back += base - reached;
+    bool record_lost = event->generation >> 32 != sim->generations[sim->generation_count - 1].generation >> 32;
+    uint64_t rolled_back = reached > base ? reached - base : 0;
+    if (record_lost && event->rolled_back > rolled_back) sim->come_back += event->rolled_back - rolled_back;
 }
 
 static void check_started(struct sim *sim, const Tmw__GenerationEvent *event)
@@ -346,7 +359,7 @@ static void check_started(struct sim *sim, const Tmw__GenerationEvent *event)
                 sim_fail(sim, "one generation: %llu starts after %llu, which worker %zu obeys", (ull)event->generation,
                          (ull)earlier->generation, n);
     }
-    note_come_back(sim, event->base_step);
+    note_come_back(sim, event);
     if (sim->generation_count < GENERATIONS_MAX)
         sim->generations[sim->generation_count++] =
             (struct generation_seen){.generation = event->generation, .base = event->base_step, .at_ms = sim->now_ms};

@@ -18,6 +18,7 @@ struct market {
     struct tm_sim_pools pools;
     struct tm_trace times;
     enum tm_fleet_rent rent;
+    int workers_min; /* 0: one is enough */
 };
 
 static void begin(struct market *market, int64_t end_ms)
@@ -58,7 +59,7 @@ static struct tm_sim_result run(struct tm_env *env, struct test_job *job, struct
 {
     struct tm_sim_options options = minute_options(0, market->times.end_ms);
     options.pools = &market->pools;
-    options.workers_min = 1;
+    options.workers_min = market->workers_min > 0 ? market->workers_min : 1;
     options.workers_each = market->pools.workers_each;
     options.rent = market->rent;
     market->times.event_count = 0;
@@ -186,6 +187,94 @@ static void test_dear_and_cheap(void **state)
                    ours.pools[1].instance_hours);
         assert_row(rows[i].rent == TM_RENT_CHEAPEST || ours.samples >= 0.98 * single.samples, "%s: %g of single's %g",
                    rows[i].name, ours.samples, single.samples);
+        drop(&market);
+    }
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Three regions: a cheap one and a dear one whose pool has as many, and in a third one two such pools. Twice the
+ * throughput is worth a little more for a sample, not any price; and no less is trained than the best pool alone would.
+ */
+static void test_twice_and_dear(void **state)
+{
+    (void)state;
+    static const int four[] = {4, 4, 4, 4, 4, 4}, dries[] = {4, 4, 4, 0, 0, 0};
+    static const struct {
+        const char *name;
+        const int *cheap;
+        double dear_usd_h;
+        enum tm_fleet_rent rent;
+        double least, most; /* share of all instance-hours that are dear ones */
+    } rows[] = {{"hardly dearer", four, 1.03, TM_RENT_WORTHWHILE, 0.9, 1},
+                {"much dearer", four, 1.7, TM_RENT_WORTHWHILE, 0, 0},
+                {"much dearer, all wanted", four, 1.7, TM_RENT_ALL, 0.9, 1},
+                {"much dearer, the cheap one dries up", dries, 1.7, TM_RENT_WORTHWHILE, 0.5, 0.75}};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 8, test_speed);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct market market;
+        begin(&market, 6 * (int64_t)HOUR_MS);
+        add(&market, 0, rows[i].dear_usd_h, four, 6);
+        add(&market, 0, rows[i].dear_usd_h, four, 6);
+        add(&market, 1, 1, rows[i].cheap, 6);
+        market.rent = rows[i].rent;
+        struct tm_sim_result ours = run(env, job, &market, "tidemill"), single = run(env, job, &market, "single");
+        double dear = ours.pools[0].instance_hours + ours.pools[1].instance_hours;
+        double share = dear / (dear + ours.pools[2].instance_hours);
+        assert_row(share >= rows[i].least && share <= rows[i].most, "%s: %g of the hours are dear", rows[i].name,
+                   share);
+        assert_row(ours.samples >= 0.98 * single.samples, "%s: %g of single's %g", rows[i].name, ours.samples,
+                   single.samples);
+        drop(&market);
+    }
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* No pool alone has as many as the job needs: it trains where several have them together, whatever that costs, and not
+ * in a cheap region that has too few. */
+static void test_none_alone(void **state)
+{
+    (void)state;
+    static const int three[] = {3, 3, 3, 3, 3, 3}, one[] = {1, 1, 1, 1, 1, 1};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 8, test_speed);
+    struct market market;
+    begin(&market, 6 * (int64_t)HOUR_MS);
+    add(&market, 0, 1, one, 6);
+    add(&market, 1, 1.7, three, 6);
+    add(&market, 1, 1.7, three, 6);
+    market.workers_min = 4;
+    struct tm_sim_result ours = run(env, job, &market, "tidemill");
+    assert_row(ours.samples > 0.9 * 6 * 3600 * rate(job, 6), "ours: %g of %g", ours.samples, 6 * 3600 * rate(job, 6));
+    drop(&market);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* The cheap region runs dry for two hours: the job goes to the dear one, and back when as many are there again; a price
+ * that a move costs more than is no reason. */
+static void test_back_to_the_cheap(void **state)
+{
+    (void)state;
+    static const int steady[] = {4, 4, 4, 4, 4, 4, 4, 4}, gone[] = {4, 0, 0, 4, 4, 4, 4, 4};
+    static const struct {
+        const char *name;
+        double dear_usd_h, move_usd;
+        int moves;
+    } rows[] = {{"a fifth dearer", 1.2, 0.01, 2}, {"hardly dearer", 1.01, 0.01, 1}, {"a dear move", 1.2, 5, 1}};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(5, false, COST, 4, test_speed);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct market market;
+        begin(&market, 8 * (int64_t)HOUR_MS);
+        add(&market, 0, rows[i].dear_usd_h, steady, 8);
+        add(&market, 1, 1, gone, 8);
+        market.pools.move_usd = rows[i].move_usd;
+        struct tm_sim_result ours = run(env, job, &market, "tidemill");
+        assert_row(ours.moves == rows[i].moves, "%s: %d moves, %g h dear", rows[i].name, ours.moves,
+                   ours.pools[0].instance_hours);
         drop(&market);
     }
     job_drop(job);
@@ -656,6 +745,7 @@ static void test_without_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_regions_take_turns), TM_TEST(test_across_regions), TM_TEST(test_dear_and_cheap),
+             TM_TEST(test_twice_and_dear), TM_TEST(test_none_alone), TM_TEST(test_back_to_the_cheap),
              TM_TEST(test_strong_and_weak), TM_TEST(test_one_region_adds_up), TM_TEST(test_whole_instances),
              TM_TEST(test_keepers), TM_TEST(test_types_differ), TM_TEST(test_types_together), TM_TEST(test_deadline),
              TM_TEST(test_successors_before_the_end), TM_TEST(test_no_more_than_wanted), TM_TEST(test_bounds),
