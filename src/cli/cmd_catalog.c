@@ -278,58 +278,168 @@ static int print_list(struct tm_cli *cli, const struct tm_catalog *catalog, cons
 
 /* ---- words that name nothing ---- */
 
-/* Calls `each` with every value that a filter's words may have. */
-static void each_value(const struct tm_catalog *catalog, const char *option, struct tm_suggest *suggest, bool *found)
+static const char *const filter_options[] = {"cloud", "region", "zone", "instance", "gpu"};
+
+static bool is_filter(const char *option)
+{
+    for (size_t i = 0; i < sizeof filter_options / sizeof *filter_options; i++) {
+        if (strcmp(option, filter_options[i]) == 0) return true;
+    }
+    return false;
+}
+
+static const char *value_of(const struct tm_catalog *catalog, const struct tm_offer *offer, const char *option)
+{
+    const struct tm_instance_type *instance = &catalog->instances[offer->instance];
+    return strcmp(option, "cloud") == 0    ? instance->cloud
+           : strcmp(option, "region") == 0 ? offer->region
+           : strcmp(option, "zone") == 0   ? offer->zone
+           : strcmp(option, "gpu") == 0    ? instance->gpu
+                                           : instance->name;
+}
+
+/* The first word of a list, and of `T4:1` the name; false: there is none. */
+static bool next_word(const char *option, const char **at, char *word, size_t size)
+{
+    if (**at == '\0') return false;
+    size_t length = strcspn(*at, ",");
+    (void)snprintf(word, size, "%.*s", (int)length, *at);
+    *at += length + ((*at)[length] == ',');
+    char *colon = strcmp(option, "gpu") == 0 ? strchr(word, ':') : NULL;
+    if (colon != NULL) *colon = '\0';
+    return true;
+}
+
+static bool offer_matches(const struct tm_catalog *catalog, const struct tm_offer *offer,
+                          const struct tm_option_given *given)
+{
+    const char *option = given->option->name;
+    const char *value = value_of(catalog, offer, option);
+    char word[128];
+    for (const char *at = given->value; next_word(option, &at, word, sizeof word);) {
+        const struct tm_gpu *gpu = strcmp(option, "gpu") == 0 ? tm_catalog_gpu(catalog, word) : NULL;
+        const char *name = gpu != NULL ? gpu->name : word;
+        if (strcasecmp(name, value) == 0 || (value[0] == '\0' && strcasecmp(name, "none") == 0)) return true;
+    }
+    return false;
+}
+
+/* Offers every value that a filter's words may have. */
+static void each_value(const struct tm_cli *cli, const struct tm_catalog *catalog, const char *option,
+                       struct tm_suggest *suggest, bool *found)
 {
     bool gpu = strcmp(option, "gpu") == 0;
+    bool cloud = strcmp(option, "cloud") == 0;
     for (size_t i = 0; gpu && i < catalog->gpu_count; i++)
         tm_suggest_offer(suggest, catalog->gpus[i].name);
     if (gpu && (strcasecmp(suggest->word, "none") == 0 || tm_catalog_gpu(catalog, suggest->word) != NULL))
         *found = true;
     for (size_t i = 0; i < catalog->offer_count && !*found; i++) {
         const struct tm_offer *offer = &catalog->offers[i];
-        const struct tm_instance_type *instance = &catalog->instances[offer->instance];
-        const char *value = strcmp(option, "cloud") == 0    ? instance->cloud
-                            : strcmp(option, "region") == 0 ? offer->region
-                            : strcmp(option, "zone") == 0   ? offer->zone
-                            : gpu                           ? instance->gpu
-                                                            : instance->name;
+        const char *value = value_of(catalog, offer, option);
         if (strcasecmp(value, suggest->word) == 0) *found = true;
-        tm_suggest_offer(suggest, value);
+        const char *place = catalog->instances[offer->instance].cloud;
+        if (gpu || cloud || tm_given_matches(cli, "cloud", place)) tm_suggest_offer(suggest, value);
     }
 }
 
-static int check_word(const struct tm_catalog *catalog, const char *option, const char *word, struct tm_error *e)
+/* Four names or so: all of them are said. */
+static void put_clouds(const struct tm_catalog *catalog, struct tm_text *out)
+{
+    const char *seen[16];
+    size_t count = 0;
+    for (size_t i = 0; i < catalog->offer_count && count < sizeof seen / sizeof *seen; i++) {
+        const char *cloud = catalog->instances[catalog->offers[i].instance].cloud;
+        size_t k = 0;
+        while (k < count && strcmp(seen[k], cloud) != 0)
+            k++;
+        if (k < count) continue;
+        tm_text_printf(out, "%s%s", count == 0 ? "; it has " : ", ", cloud);
+        seen[count++] = cloud;
+    }
+}
+
+static int check_word(const struct tm_cli *cli, const struct tm_catalog *catalog, const char *option, const char *word,
+                      struct tm_error *e)
 {
     struct tm_suggest suggest = {.word = word};
     bool found = false;
-    each_value(catalog, option, &suggest, &found);
+    each_value(cli, catalog, option, &suggest, &found);
     if (found) return 0;
-    return tm_error_set(e, TM_EUSAGE, "--%s: nothing called \"%.40s\" in the catalogue%s%s%s", option, word,
-                        suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
-                        suggest.best != NULL ? "?" : "");
+    struct tm_text more;
+    tm_text_init(&more, 256);
+    if (suggest.best != NULL)
+        tm_text_printf(&more, "; did you mean %s?", suggest.best);
+    else if (strcmp(option, "cloud") == 0)
+        put_clouds(catalog, &more);
+    int rc = tm_error_set(e, TM_EUSAGE, "--%s: nothing called \"%.40s\" in the catalogue%s", option, word,
+                          tm_text_string(&more));
+    tm_text_deinit(&more);
+    return rc;
+}
+
+/* Zone names of AWS may mean their region (tidemill plan), so zones are not weighed. */
+static bool is_weighed(const struct tm_option_given *given)
+{
+    return is_filter(given->option->name) && strcmp(given->option->name, "zone") != 0;
+}
+
+static bool any_offer_matches(const struct tm_catalog *catalog, const struct tm_option_given *one,
+                              const struct tm_option_given *other)
+{
+    for (size_t i = 0; i < catalog->offer_count; i++) {
+        const struct tm_offer *offer = &catalog->offers[i];
+        if (offer_matches(catalog, offer, one) && offer_matches(catalog, offer, other)) return true;
+    }
+    return false;
+}
+
+void tm_filter_why_none(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_text *out)
+{
+    for (size_t i = 0; i < cli->given_count; i++) {
+        const struct tm_option_given *one = &cli->given[i];
+        if (!is_weighed(one) || any_offer_matches(catalog, one, one)) continue;
+        tm_text_printf(out, "the catalogue has no instance type with --%s %s (tidemill catalog import adds some)",
+                       one->option->name, one->value);
+        return;
+    }
+    for (size_t i = 0; i < cli->given_count; i++) {
+        for (size_t k = i + 1; k < cli->given_count; k++) {
+            const struct tm_option_given *one = &cli->given[i];
+            const struct tm_option_given *other = &cli->given[k];
+            if (!is_weighed(one) || !is_weighed(other) || one->option == other->option) continue;
+            if (any_offer_matches(catalog, one, other)) continue;
+            tm_text_printf(out, "the catalogue has nothing that is both --%s %s and --%s %s", one->option->name,
+                           one->value, other->option->name, other->value);
+            return;
+        }
+    }
 }
 
 int tm_filter_check(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e)
 {
-    static const char *const options[] = {"cloud", "region", "zone", "instance", "gpu"};
     for (size_t i = 0; i < cli->given_count; i++) {
         const char *option = cli->given[i].option->name;
-        bool checked = false;
-        for (size_t k = 0; k < sizeof options / sizeof *options; k++)
-            checked = checked || strcmp(option, options[k]) == 0;
-        for (const char *at = checked ? cli->given[i].value : ""; *at != '\0';) {
-            char word[128];
-            size_t length = strcspn(at, ",");
-            (void)snprintf(word, sizeof word, "%.*s", (int)length, at);
-            char *colon = strcmp(option, "gpu") == 0 ? strchr(word, ':') : NULL;
-            if (colon != NULL) *colon = '\0';
-            int rc = check_word(catalog, option, word, e);
+        char word[128];
+        for (const char *at = is_filter(option) ? cli->given[i].value : "";
+             next_word(option, &at, word, sizeof word);) {
+            int rc = check_word(cli, catalog, option, word, e);
             if (rc != 0) return rc;
-            at += length + (at[length] == ',');
         }
     }
     return 0;
+}
+
+static int no_offers(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e)
+{
+    struct tm_text why;
+    tm_text_init(&why, 512);
+    tm_filter_why_none(cli, catalog, &why);
+    bool known = tm_text_string(&why)[0] != '\0';
+    int rc = tm_error_set(e, TM_ENONE, "no offer matches all filters%s%s", known ? ": " : "; relax one",
+                          known ? tm_text_string(&why) : "");
+    tm_text_deinit(&why);
+    return rc;
 }
 
 static int list(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e)
@@ -339,8 +449,7 @@ static int list(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_
     int rc = read_filter(cli, &filter, e);
     if (rc == 0) rc = tm_filter_check(cli, catalog, e);
     if (rc == 0) rc = choose_rows(cli, catalog, &filter, &rows, e);
-    if (rc == 0 && rows.count == 0 && !cli->json)
-        rc = tm_error_set(e, TM_ENONE, "no offer matches all filters; relax one");
+    if (rc == 0 && rows.count == 0 && !cli->json) rc = no_offers(cli, catalog, e);
     if (rc == 0) rc = cli->json ? print_json(cli, catalog, &rows, e) : print_list(cli, catalog, &filter, &rows, e);
     if (rc == 0 && rows.count == 0) cli->exit_status = tm_code_exit_status(TM_ENONE);
     tm_offer_rows_deinit(&rows);

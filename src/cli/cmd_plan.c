@@ -514,6 +514,7 @@ static int read_losses(struct tm_cli *cli, struct plan *plan, struct tm_error *e
 /* Tokens become the samples that hold them; nothing after this knows --tokens. */
 static int read_tokens(struct tm_cli *cli, const struct tm_model *model, struct tm_error *e)
 {
+    static const int64_t MOST = 9000000000000000; /* of what is written with an exponent, all that is exact */
     int64_t tokens = 0;
     int64_t each = tm_model_sample_tokens(model);
     if (!tm_given(cli, "tokens")) return 0;
@@ -521,7 +522,7 @@ static int read_tokens(struct tm_cli *cli, const struct tm_model *model, struct 
     if (each == 0)
         return tm_error_set(e, TM_EUSAGE, "--tokens: how many a sample of %.60s has is not known; give --samples",
                             model->name);
-    int rc = tm_given_integer(cli, "tokens", 1, (int64_t)1 << 60, &tokens, e);
+    int rc = tm_given_integer(cli, "tokens", 1, MOST, &tokens, e);
     if (rc != 0) return rc;
     long long needed = (tokens - 1) / each + 1;
     const char *samples = tm_arena_printf(&cli->arena, "%lld", needed);
@@ -1011,6 +1012,18 @@ static const char *judge_words(const struct plan *plan)
     return text != NULL ? text : "20 simulations of the policy that will run";
 }
 
+/* Which options leave no offer; "": none of them by themselves. */
+static const char *why_none(const struct plan *plan)
+{
+    if (plan->supply.seen.allowed > 0) return "";
+    struct tm_text why;
+    tm_text_init(&why, 512);
+    tm_filter_why_none(plan->cli, &plan->catalog, &why);
+    const char *text = tm_arena_strdup(&plan->cli->arena, tm_text_string(&why));
+    tm_text_deinit(&why);
+    return text != NULL ? text : "";
+}
+
 static int report(struct plan *plan, int planner, struct tm_error *e)
 {
     struct tm_cli *cli = plan->cli;
@@ -1057,6 +1070,7 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
         bool found = false;
         if (rc == 0 && plan->supply.pool_count == 0 && plan->supply.seen.unfit > 0) rc = find_smallest(plan, &found, e);
         if (found) report.smallest = &plan->smallest;
+        report.why_none = why_none(plan);
         if (rc == 0 && (!cli->json || plan->emits != EMIT_NOTHING)) return tm_plan_report_nothing(&report, e);
         cli->exit_status = tm_code_exit_status(TM_ENONE);
     } else if (plan->emits != EMIT_NOTHING) {

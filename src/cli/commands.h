@@ -12,12 +12,13 @@ int tm_cmd_catalog_list(struct tm_cli *cli, struct tm_error *e);
 
 extern const struct tm_command tm_cloud_subcommands[];
 /* For commands with the same filters: does --gpu allow an instance, by any name of its GPU ("none" for none), with
- * their number (T4:4) or without? And: is every word of
- * --cloud,
- * --region, --zone, --instance and --gpu in the catalogue? One that is not is an error with a suggestion. */
+ * their number (T4:4) or without? Is every word of --cloud, --region, --zone, --instance and --gpu in the catalogue?
+ * One that is not is an error with a suggestion. And where nothing is left: which of them nothing in the catalogue
+ * has, alone or together; no text if that is not the reason. */
 bool tm_filter_gpu_matches(const struct tm_cli *cli, const struct tm_catalog *catalog,
                            const struct tm_instance_type *instance);
 int tm_filter_check(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e);
+void tm_filter_why_none(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_text *out);
 
 extern const struct tm_command tm_trace_subcommands[];
 /* For commands that read traces: --format applies, warnings go to the log. `trace` must be initialised. */

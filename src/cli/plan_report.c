@@ -284,6 +284,7 @@ void tm_plan_report_json(struct tm_cli *cli, const struct tm_plan_report *report
         tm_jsonout_end(&json);
     }
     put_relax_json(&json, report->relax);
+    if (report->why_none != NULL && report->why_none[0] != '\0') tm_jsonout_string(&json, "why", report->why_none);
     tm_jsonout_end(&json);
 }
 
@@ -361,6 +362,16 @@ static bool is_same_fleet(const struct tm_plan_answer *a, const struct tm_plan_a
            fabs(a->expectation.time_s.mean - b->expectation.time_s.mean) < 1e-3;
 }
 
+static bool rents_the_same(const struct tm_plan_fleet *a, const struct tm_plan_fleet *b)
+{
+    bool same = a->part_count == b->part_count && a->anchor_instances == b->anchor_instances &&
+                a->anchor.instance == b->anchor.instance;
+    for (size_t i = 0; same && i < a->part_count; i++)
+        same = a->parts[i].offer == b->parts[i].offer && a->parts[i].spot == b->parts[i].spot &&
+               a->parts[i].on_demand == b->parts[i].on_demand;
+    return same;
+}
+
 static const double WORTH_SAYING = 0.995; /* of a cost: what saves less is the same */
 
 static void put_what_ifs(struct tm_text *out, const struct tm_plan_report *report)
@@ -372,8 +383,11 @@ static void put_what_ifs(struct tm_text *out, const struct tm_plan_report *repor
     const struct tm_plan_what_if *richer = &advice->more_money;
     if (later->found) {
         tm_text_printf(out, "One more hour (%s in total) would buy ", duration(later->limit, time));
-        if (!is_same_fleet(&later->answer, best) &&
-            later->answer.expectation.cost_usd.mean < best->expectation.cost_usd.mean * WORTH_SAYING)
+        bool cheaper = !is_same_fleet(&later->answer, best) &&
+                       later->answer.expectation.cost_usd.mean < best->expectation.cost_usd.mean * WORTH_SAYING;
+        if (cheaper && rents_the_same(&later->answer.fleet, &best->fleet)) /* less help from on-demand instances */
+            tm_text_printf(out, "the same fleet for $%.2f", later->answer.expectation.cost_usd.mean);
+        else if (cheaper)
             put_fleet_words(out, &later->answer);
         else
             tm_text_puts(out, "nothing cheaper");
@@ -556,8 +570,11 @@ static void put_empty_supply(const struct tm_plan_report *report, struct tm_text
     static const char *const prices[] = {"price", "spot price", "on-demand price"};
     const char *join = ": ";
     if (seen->allowed == 0) {
-        tm_text_puts(out,
-                     "; no offer of an instance type with GPUs is allowed (--cloud, --region, --gpu and the like)");
+        bool known = report->why_none != NULL && report->why_none[0] != '\0';
+        tm_text_printf(out, "; %s",
+                       known ? report->why_none
+                             : "no offer of an instance type with GPUs is allowed (--cloud, --region, --gpu and the "
+                               "like)");
         if (report->for_skypilot) tm_text_puts(out, "; SkyPilot no longer offers p2, p3 and g3 of AWS");
         return;
     }

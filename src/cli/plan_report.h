@@ -25,6 +25,7 @@ struct tm_plan_report {
     bool published;                            /* a planner of others, which looks at the price an hour alone */
     int64_t asked_ms;                          /* when live prices were asked for (UTC); 0: they were not */
     bool zones_by_region;                      /* zone names were taken as their region */
+    const char *why_none;                      /* which options leave no offer; "": none of them by themselves */
     const struct tm_plan_answer
         *smallest; /* where the model fits nowhere that is allowed: what holds it; NULL: nothing */
 };

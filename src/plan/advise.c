@@ -89,6 +89,19 @@ static void take(const struct tm_plan_result *scratch, const struct tm_plan_resu
     out->answer = scratch->count > 0 ? scratch->answers[0] : result->answers[0];
 }
 
+/* With a budget that half of the runs keep, only those that keep it have a time, and they are the lucky ones. What is
+ * told is what the fleet takes and costs on average, where that is within the budget and faster. */
+static int judge_all_runs(const struct tm_fleet_judge *judge, const struct tm_plan_request *request, double budget_usd,
+                          double fastest_s, struct tm_plan_result *scratch, struct tm_error *e)
+{
+    if (judge == NULL || scratch->count == 0) return 0;
+    int rc = tm_fleet_judge_answer(judge, request, &scratch->answers[0], e);
+    const struct tm_expectation *judged = &scratch->answers[0].expectation;
+    bool better = judged->finishes && judged->cost_usd.mean <= budget_usd && judged->time_s.mean < fastest_s;
+    if (rc == 0 && !better) scratch->count = 0;
+    return rc;
+}
+
 int tm_plan_advise(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
                    const struct tm_plan_request *request, const struct tm_plan_result *result,
                    struct tm_plan_advice *out, struct tm_error *e)
@@ -117,6 +130,7 @@ int tm_plan_advise(const struct tm_fleet_judge *judge, const struct tm_supply *s
     /* Without a budget that must be kept, a tenth more is what is likely to be paid. */
     if (!has_budget && !isfinite(request->job.deadline_s)) richer.min_probability = fmin(request->min_probability, 0.5);
     if (rc == 0) rc = search_again(judge, supply, &richer, scratch, e);
+    if (rc == 0 && !has_budget) rc = judge_all_runs(judge, request, richer.budget_usd, out->fastest_s, scratch, e);
     if (rc == 0) take(scratch, result, richer.budget_usd, &out->more_money);
     tm_free(scratch);
     return rc;
@@ -126,7 +140,7 @@ int tm_plan_advise(const struct tm_fleet_judge *judge, const struct tm_supply *s
 
 static bool waits_much(const struct tm_prediction *step)
 {
-    return step->exposed_comm_s + step->bubble_s + step->optimizer_s > 0.2 * step->step_s.mean;
+    return step->exposed_comm_s + step->bubble_s + step->optimizer_s > 0.15 * step->step_s.mean;
 }
 
 int tm_plan_try_larger_batch(const struct tm_fleet_judge *judge, const struct tm_catalog *catalog,

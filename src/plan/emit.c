@@ -229,6 +229,9 @@ void tm_emit_skypilot(const struct tm_emit *emit, struct tm_text *out)
     }
     if (number > 1) tm_text_printf(out, "# %zu clusters: launch each document as a cluster of its own\n", number);
     if (fleet->anchor_instances > 0)
-        tm_text_printf(out, "# besides: %d x %s on demand in %s to hold copies of the state\n", fleet->anchor_instances,
-                       fleet->anchor.instance->name, fleet->anchor.offer->region);
+        tm_text_printf(out,
+                       "# the plan also has %d x %s on demand in %s that only keep copies of the state. Do not launch "
+                       "them by hand, "
+                       "they would train: run the job of plan --emit job with --cloud skypilot\n",
+                       fleet->anchor_instances, fleet->anchor.instance->name, fleet->anchor.offer->region);
 }

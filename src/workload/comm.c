@@ -37,7 +37,7 @@ struct tm_comm_model tm_comm_gpus(void)
 {
     /* 88% of the nominal rate, 0.05 ms a hop, adding up at some 400 GB/s (a third of what a V100's memory gives, as it
      * reads two values and writes one), nothing for free. */
-    return (struct tm_comm_model){.x = {1.99, -2.995732, -5.991465, 0.0, 0.0}, .spread = 0.15};
+    return (struct tm_comm_model){.x = {1.99, -2.995732, -5.991465, 0.0, 0.0}, .spread = 0.15, .trees = true};
 }
 
 void tm_comm_probed(double latency_ms, double spread, struct tm_comm_model *model)
@@ -74,24 +74,32 @@ struct ring {
 
 static const double LOCAL_LATENCY = 0.2; /* of the latency between instances */
 
-static struct ring ring_of(const double *x, const struct tm_comm_iteration *iteration)
+/* Messages behind each other, there and back. */
+static double hops_of(int members, bool trees)
+{
+    double ring = members - 1;
+    return 2 * (trees ? fmin(ring, ceil(log2(members))) : ring);
+}
+
+static struct ring ring_of(const double *x, const struct tm_comm_iteration *iteration, bool trees)
 {
     double efficiency = 1 / (1 + exp(-x[X_EFFICIENCY]));
     double handling = exp(x[X_HANDLING]) / 1e6 * fmax(1, iteration->crowding);
     int local = iteration->local > 1 ? iteration->local : 1;
     int instances = (iteration->world + local - 1) / local;
-    double hops = 2.0 * (instances - 1);
     double sharing = iteration->sharing > 1 ? iteration->sharing : 1;
-    struct ring ring = {.fixed_ms = hops * exp(x[X_LATENCY]),
+    struct ring ring = {.fixed_ms = hops_of(instances, trees) * exp(x[X_LATENCY]),
                         .slow_ms_per_byte = 8e3 * sharing / (iteration->rate_bit_s * efficiency),
                         .burst_bytes = exp(x[X_BURST]) * 1e3,
-                        .sent_share = hops / instances};
+                        .sent_share = 2.0 * (instances - 1) / instances};
     ring.any_ms_per_byte = ring.sent_share * handling;
-    if (local > 1) {
-        double local_hops = 2.0 * (local - 1);
-        ring.fixed_ms += LOCAL_LATENCY * local_hops * exp(x[X_LATENCY]);
-        ring.any_ms_per_byte += local_hops / local * (8e3 / (iteration->local_bit_s * efficiency) + handling);
-    }
+    if (local == 1) return ring;
+    double local_share = 2.0 * (local - 1) / local;
+    double local_ms_per_byte = local_share * 8e3 / (iteration->local_bit_s * efficiency);
+    /* Chunks go through the inner link while others leave the instance: only what the slower link does not hide. */
+    if (trees) local_ms_per_byte = fmax(0, local_ms_per_byte - ring.sent_share * ring.slow_ms_per_byte);
+    ring.fixed_ms += LOCAL_LATENCY * hops_of(local, trees) * exp(x[X_LATENCY]);
+    ring.any_ms_per_byte += local_ms_per_byte + local_share * handling;
     return ring;
 }
 
@@ -168,24 +176,24 @@ static double last_end(const struct tm_comm_iteration *iteration, const struct r
     return end_ms;
 }
 
-static double iteration_at(const double *x, const struct tm_comm_iteration *iteration)
+static double iteration_at(const double *x, const struct tm_comm_iteration *iteration, bool trees)
 {
     double compute_ms = iteration->forward_ms + iteration->backward_ms;
     if (iteration->world < 2 || iteration->grad_bytes <= 0) return compute_ms;
-    struct ring ring = ring_of(x, iteration);
+    struct ring ring = ring_of(x, iteration, trees);
     return fmax(compute_ms, last_end(iteration, &ring)) * exp(x[X_SYNC]);
 }
 
 struct tm_estimate tm_comm_iteration__ms(const struct tm_comm_model *model, const struct tm_comm_iteration *iteration)
 {
-    return tm_estimate_around(iteration_at(model->x, iteration), model->spread);
+    return tm_estimate_around(iteration_at(model->x, iteration, model->trees), model->spread);
 }
 
 static double run_residual(const void *context, const double *x, size_t i)
 {
     const struct tm_profile_run *run = ((const struct tm_profile_run *const *)context)[i];
     struct tm_comm_iteration iteration = tm_comm_iteration__of(run);
-    return log(iteration_at(x, &iteration) / run->iter_ms) / RUN_NOISE;
+    return log(iteration_at(x, &iteration, false) / run->iter_ms) / RUN_NOISE;
 }
 
 int tm_comm_learn(const struct tm_profile_run *const *runs, size_t count, struct tm_comm_model *out, struct tm_error *e)

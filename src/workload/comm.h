@@ -10,6 +10,10 @@
  * one ring goes between the instances (the two-level form): ring(m) is the sum of both. Rings of several stages that
  * leave an instance by one link share its rate.
  *
+ * NCCL builds trees where they are faster, within and between instances: the same bytes on every link, and messages
+ * behind each other as deep as the tree, 2 log2(n) of them. It sends in chunks, so that the inner links work while the
+ * outer ones do: the slower of both counts.
+ *
  * What links really give (efficiency, latency, the bytes a shaped link lets through at once, the time to add numbers
  * up, the cost of waiting for the slowest) are unknowns with a prior, learned from measured runs. */
 #ifndef TM_WORKLOAD_COMM_H
@@ -23,6 +27,7 @@ enum { TM_COMM_UNKNOWNS = 5 };
 struct tm_comm_model {
     double x[TM_COMM_UNKNOWNS]; /* see comm.c */
     double spread;              /* one standard deviation of the log error of an iteration */
+    bool trees;                 /* as NCCL does: see above */
 };
 
 struct tm_comm_model tm_comm__prior(void); /* processes on hosts' processors over shaped or shared links */

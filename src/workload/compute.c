@@ -21,26 +21,32 @@ enum {
     X_COMPILED_TRAFFIC, /* what a compiler leaves of the traffic */
     X_COMPILED_LAUNCH,  /* and of the launches */
     X_CHANNELS_LAST,    /* what 16-bit values laid out channels last leave of the time of convolutions */
+    X_ATTENTION_32,     /* as X_ATTENTION, of 32-bit values, for which there are other kernels */
+    X_SCORES,           /* what one score of fused attention costs beside its products, in FLOPs */
+    X_DEPTHWISE,        /* + 1: what a value of depthwise convolutions costs, in FLOPs of fp32; 16 bit, 32 bit */
 };
 
 /* Physics and experience: half of peak for convolutions, more for products, 60% of bandwidth; weights are read and
  * written some 15 times at 4.8 TB/s; a launch in eager mode costs about 0.1 ms for forward, backward and the framework
  * around it. These are where the fit to measured steps begins (tm_knowledge_learn), not what is predicted with. */
 static const double prior_x[TM_COMPUTE_UNKNOWNS] = {
-    -0.693147, -0.693147, -0.693147, -0.25,     -0.25, -0.25, -0.510826, -0.510826, 2.708050,
-    2.995732,  1.386294,  -2.040221, -2.207275, -1.0,  2.3,   -0.7,      -1.0,      -0.5,
+    -0.693147, -0.693147, -0.693147, -0.25, -0.25, -0.25, -0.510826, -0.510826, 2.708050, 2.995732, 1.386294,
+    -2.040221, -2.207275, -1.0,      2.3,   -0.7,  -1.0,  -0.5,      -1.0,      4.0,      4.0,      4.0,
 };
-static const double prior_spread[TM_COMPUTE_UNKNOWNS] = {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0,
-                                                         1.0, 0.5, 0.4, 0.4, 0.5, 0.5, 0.5, 0.5, 0.5};
+static const double prior_spread[TM_COMPUTE_UNKNOWNS] = {
+    1.5, 1.5, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 0.5, 0.4, 0.4, 2.0, 2.0, 0.5, 0.5, 0.5, 2.0, 2.0, 2.0, 2.0,
+};
 
 static const double CORNER = 6.4;       /* p of the soft corner */
 static const double MODEL_NOISE = 0.4;  /* of one cell around the common model: cells of a network err together */
 static const double FLOOR_NOISE = 0.08; /* of a measurement that the host paces */
 static const double GPU_NOISE = 0.02;   /* of one that the GPU paces */
 static const double PRIOR_NETWORK_SPREAD = 0.30;
-static const double COVERED = 0.77; /* cells of a network err together: with this, 74% of unseen decoders are inside */
+static const double COVERED = 0.77; /* cells of a network err together: with this, 71% of unseen decoders are inside */
+static const double HOST_COVERED = 0.95;   /* hosts differ more */
 static const double GPU_SPREAD = 0.25;     /* how far a GPU may lie off what others reach of their figures */
 static const double GPU_CELL_NOISE = 0.15; /* of what one cell says about that */
+static const double ATTENTION_REACH = 0.5; /* of the time of fused attention on it, in logarithms */
 static const double GPU_OUTLIER = 0.15;    /* beyond which a cell says less */
 static const double CHECKPOINT_OPS = 17;   /* that the host spends on checkpointing one block: states, a second graph */
 static const double ATTENTION_PASSES = 3.5; /* backward passes of fused attention compute the scores again */
@@ -53,7 +59,9 @@ static void add_work(struct tm_work *sum, const struct tm_layer *layer)
     double passes = layer->params > 0 ? 1 - layer->frozen_params / layer->params / 3 : 1;
     *(conv ? &sum->conv_flops : &sum->matmul_flops) += plain * passes;
     sum->attention_flops += layer->attention_flops;
+    sum->attention_scores += layer->attention_scores;
     sum->unaligned_values += layer->unaligned_values;
+    if (layer->kind == TM_LAYER_depthwise) sum->depthwise_values += layer->traffic_values;
     sum->traffic_values += layer->traffic_values;
 }
 
@@ -93,6 +101,13 @@ struct tm_network tm_network__of_totals(double params, double train_gflop_per_sa
 
 /* ---- the curve ---- */
 
+/* Of what is not a matrix product: attention and convolutions have no kernels of 8 bits in the common frameworks. */
+static double others_peak(const struct tm_gpu_figures *gpu, enum tm_precision precision)
+{
+    if (precision != TM_FP8) return gpu->flops[precision];
+    return gpu->flops[TM_BF16] > 0 ? gpu->flops[TM_BF16] : gpu->flops[precision] / 2;
+}
+
 /* Seconds of `passes` passes. */
 static double work_s(const double *x, const struct tm_work *work, const struct tm_gpu_figures *gpu,
                      enum tm_precision precision, double traffic, double passes)
@@ -100,12 +115,17 @@ static double work_s(const double *x, const struct tm_work *work, const struct t
     double bytes = tm_precision_value_bytes(precision);
     int pair = bytes < 4 ? 0 : 1;
     int units = precision == TM_FP32 ? 2 : pair;
-    double peak = gpu->flops[precision];
+    double products_peak = gpu->flops[precision];
+    double peak = others_peak(gpu, precision);
     double attention_passes = passes > 1 ? passes * ATTENTION_PASSES / 3 : passes;
+    double fp32 = gpu->flops[TM_FP32];
+    double plain_rate = fp32 > 0 ? fp32 : 14 * gpu->memory_bytes_s; /* as of an H200 */
+    double attention = work->attention_flops + work->attention_scores * exp(x[X_SCORES]);
     return passes * work->conv_flops / (peak * exp(x[X_CONV + units])) +
-           passes * work->matmul_flops / (peak * exp(x[X_MATMUL + units])) +
+           passes * work->matmul_flops / (products_peak * exp(x[X_MATMUL + units])) +
            passes * work->unaligned_values * bytes * exp(x[X_UNALIGNED]) / gpu->memory_bytes_s +
-           attention_passes * work->attention_flops / (peak * exp(x[X_ATTENTION])) +
+           attention_passes * attention / (peak * exp(x[pair == 0 ? X_ATTENTION : X_ATTENTION_32])) +
+           passes * work->depthwise_values * exp(x[X_DEPTHWISE + pair]) / plain_rate +
            passes * work->traffic_values * bytes * traffic / (gpu->memory_bytes_s * exp(x[X_TRAFFIC + pair]));
 }
 
@@ -161,6 +181,15 @@ static enum tm_compute_kind kind_of(const struct tm_network *network, enum tm_pr
     return tm_precision_value_bytes(precision) < 4 ? TM_COMPUTE_CONV_16 : TM_COMPUTE_CONV_32;
 }
 
+/* The unknowns as this GPU has them. */
+static void shares_on(const struct tm_compute_model *model, const char *name, const double *common, double *x)
+{
+    memcpy(x, common, sizeof model->x);
+    for (size_t i = 0; i < model->gpu_count; i++) {
+        if (same_chip(model->gpus[i].name, name)) x[X_ATTENTION] -= model->gpus[i].log_attention;
+    }
+}
+
 /* What is known of a GPU with networks of this kind; where nobody has measured that, others hardly tell. Convolutions
  * in one width tell a little of those in the other. */
 static struct tm_compute_factor find_gpu(const struct tm_compute_model *model, const char *name,
@@ -186,6 +215,14 @@ static void scale_gpu(struct tm_compute__curve *curve, double factor)
     curve->sample_ms *= factor;
 }
 
+static double scatter_on(const struct tm_compute_model *model, const char *name)
+{
+    for (size_t i = 0; i < model->gpu_count; i++) {
+        if (same_chip(model->gpus[i].name, name)) return model->gpus[i].scatter;
+    }
+    return 0;
+}
+
 int tm_compute__curve(const struct tm_compute_model *model, const struct tm_network *network,
                       const struct tm_gpu_figures *gpu, enum tm_precision precision, struct tm_compute__curve *out,
                       struct tm_error *e)
@@ -193,11 +230,14 @@ int tm_compute__curve(const struct tm_compute_model *model, const struct tm_netw
     if (!(gpu->flops[precision] > 0) || !(gpu->memory_bytes_s > 0))
         return tm_error_set(e, TM_EINPUT, "%s has no %s mode; try %s", gpu->name, tm_precision_names[precision],
                             gpu->flops[TM_FP16] > 0 ? "fp16" : "fp32");
-    *out = curve_at(model->x, network, gpu, precision);
+    double x[TM_COMPUTE_UNKNOWNS];
+    shares_on(model, gpu->name, model->x, x);
+    *out = curve_at(x, network, gpu, precision);
     struct tm_compute_factor known = find_gpu(model, gpu->name, network, precision);
     scale_gpu(out, exp(known.log_factor));
     out->floor_spread = model->floor_spread;
-    out->gpu_spread = hypot(is_conv_network(network) ? model->conv_spread : model->product_spread, known.spread);
+    double products = fmax(model->product_spread, scatter_on(model, gpu->name));
+    out->gpu_spread = hypot(is_conv_network(network) ? model->conv_spread : products, known.spread);
     return 0;
 }
 
@@ -227,7 +267,9 @@ static double learn_residual(const void *context, const double *x, size_t i)
 {
     const struct tm_compute_cell *cell = &((const struct learn_context *)context)->cells[i];
     const struct tm_compute_model *model = ((const struct learn_context *)context)->model;
-    struct tm_compute__curve curve = curve_at(x, &cell->network, &cell->gpu, cell->precision);
+    double own[TM_COMPUTE_UNKNOWNS];
+    shares_on(model, cell->gpu.name, x, own);
+    struct tm_compute__curve curve = curve_at(own, &cell->network, &cell->gpu, cell->precision);
     scale_gpu(&curve, exp(find_gpu(model, cell->gpu.name, &cell->network, cell->precision).log_factor));
     return log(step_of(&curve, cell->batch) / cell->step_ms) / MODEL_NOISE;
 }
@@ -281,6 +323,64 @@ static void learn_factor(const struct learn_context *context, size_t count, cons
     out->measured = seen > 0;
 }
 
+/* What half of the cells of a GPU lie within, as one standard deviation; 0 of few. */
+static double scatter_of(const struct learn_context *context, size_t count, const char *name)
+{
+    enum { FEW = 8 };
+    double low = 0;
+    double high = 0.6;
+    for (int i = 0; i < 12; i++) {
+        double middle = (low + high) / 2;
+        double cells = 0;
+        double within = 0;
+        for (size_t k = 0; k < count; k++) {
+            const struct tm_compute_cell *cell = &context->cells[k];
+            if (!same_chip(cell->gpu.name, name) || is_conv_network(&cell->network)) continue;
+            cells++;
+            if (fabs(learn_residual(context, context->model->x, k) * MODEL_NOISE) <= middle) within++;
+        }
+        if (cells < FEW) return 0;
+        *(within >= 0.5 * cells ? &high : &low) = middle;
+    }
+    return COVERED * high / 0.6745;
+}
+
+/* How badly the cells of a GPU are met if fused attention takes exp(log_attention) times as long there; those far off
+ * count less, and so does what differs from all others. */
+static double attention_misfit(const struct learn_context *context, size_t count, struct tm_compute_gpu *gpu)
+{
+    struct tm_compute_model model = *context->model;
+    struct learn_context own = {context->cells, &model};
+    model.gpus[0] = *gpu;
+    model.gpu_count = 1;
+    learn_factor(&own, count, gpu->name, TM_COMPUTE_PRODUCTS, &model.gpus[0].factors[TM_COMPUTE_PRODUCTS]);
+    gpu->factors[TM_COMPUTE_PRODUCTS] = model.gpus[0].factors[TM_COMPUTE_PRODUCTS];
+    double sum = gpu->log_attention * gpu->log_attention / (ATTENTION_REACH * ATTENTION_REACH);
+    for (size_t i = 0; i < count; i++) {
+        const struct tm_compute_cell *cell = &context->cells[i];
+        if (!same_chip(cell->gpu.name, gpu->name) || is_conv_network(&cell->network)) continue;
+        double off = learn_residual(&own, model.x, i) * MODEL_NOISE / GPU_CELL_NOISE;
+        sum += log1p(off * off);
+    }
+    return sum;
+}
+
+/* Kernels of fused attention are written for one GPU after the other: a GPU's published rates may be of older ones. */
+static void learn_attention(const struct learn_context *context, size_t count, struct tm_compute_gpu *gpu)
+{
+    static const double STEP = 0.05;
+    enum { STEPS = 20 }; /* to 2.7 times as long, and to as much less */
+    double best = INFINITY;
+    struct tm_compute_gpu tried = *gpu;
+    for (int i = -STEPS; i <= STEPS; i++) {
+        tried.log_attention = i * STEP;
+        double misfit = attention_misfit(context, count, &tried);
+        if (!(misfit < best)) continue;
+        best = misfit;
+        *gpu = tried;
+    }
+}
+
 /* The first GPU is what the common fit is of: most cells are its own. */
 static void learn_gpus(const struct learn_context *context, size_t count, struct tm_compute_model *model)
 {
@@ -294,7 +394,8 @@ static void learn_gpus(const struct learn_context *context, size_t count, struct
             seen = same_chip(gpus[k].name, name);
         if (seen || made == TM_COMPUTE_GPUS_MAX || length >= sizeof gpus->name) continue;
         memcpy(gpus[made].name, name, length);
-        for (int kind = 0; made > 0 && kind < TM_COMPUTE_KINDS; kind++)
+        if (made > 0) learn_attention(context, count, &gpus[made]);
+        for (int kind = TM_COMPUTE_PRODUCTS + 1; made > 0 && kind < TM_COMPUTE_KINDS; kind++)
             learn_factor(context, count, gpus[made].name, (enum tm_compute_kind)kind, &gpus[made].factors[kind]);
         made++;
     }
@@ -327,7 +428,8 @@ static double spread_of(const struct learn_context *context, size_t count, enum 
         double within = count_within(context, count, pacer, middle, &cells);
         *(within >= 0.8 * cells ? &high : &low) = middle;
     }
-    double fitted = cells > 0 ? COVERED * high / 1.2816 : PRIOR_NETWORK_SPREAD;
+    double covered = pacer == PACED_BY_HOST ? HOST_COVERED : COVERED;
+    double fitted = cells > 0 ? covered * high / 1.2816 : PRIOR_NETWORK_SPREAD;
     double known = cells / (cells + 2);
     double spread = fmax(fitted, least);
     return sqrt(known * spread * spread + (1 - known) * PRIOR_NETWORK_SPREAD * PRIOR_NETWORK_SPREAD);
@@ -369,6 +471,8 @@ int tm_compute_learn(const struct tm_compute_cell *cells, size_t count, struct t
     model.conv_spread = spread_of(&context, count, PACED_BY_CONV, 0.08);
     model.product_spread = spread_of(&context, count, PACED_BY_PRODUCTS, 0.05);
     model.floor_spread = spread_of(&context, count, PACED_BY_HOST, 0.08);
+    for (size_t i = 1; i < model.gpu_count; i++)
+        model.gpus[i].scatter = scatter_of(&context, count, model.gpus[i].name);
     *out = model;
     return 0;
 }

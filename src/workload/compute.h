@@ -35,8 +35,10 @@ struct tm_work {
     double conv_flops;       /* in convolutions */
     double matmul_flops;     /* in matrix products */
     double attention_flops;  /* in fused attention */
+    double attention_scores; /* that it computes */
     double unaligned_values; /* of products whose rows no tensor core can load whole */
     double traffic_values;
+    double depthwise_values; /* of traffic_values: of depthwise convolutions, which use no tensor cores */
 };
 
 /* What this model of time sees of a network; per sample, forward. */
@@ -69,7 +71,7 @@ struct tm_compute_cell {
  * by how wide their values are (16 bits are often laid out channels last). */
 enum tm_compute_kind { TM_COMPUTE_PRODUCTS, TM_COMPUTE_CONV_16, TM_COMPUTE_CONV_32, TM_COMPUTE_KINDS };
 
-enum { TM_COMPUTE_UNKNOWNS = 18, TM_COMPUTE_GPUS_MAX = 32 };
+enum { TM_COMPUTE_UNKNOWNS = 22, TM_COMPUTE_GPUS_MAX = 32 };
 
 struct tm_compute_model {
     double x[TM_COMPUTE_UNKNOWNS]; /* logarithms; see compute.c */
@@ -80,7 +82,9 @@ struct tm_compute_model {
     double floor_spread;
     /* GPUs that were measured reach more or less of their figures than the first: by how much longer they take. */
     struct tm_compute_gpu {
-        char name[32]; /* without what stands behind a dash: V100-32GB is a V100 */
+        char name[32];        /* without what stands behind a dash: V100-32GB is a V100 */
+        double log_attention; /* the same of fused attention in 16 bits: kernels of the time when it was measured */
+        double scatter;       /* of its networks of products around what is known of it, one standard deviation */
         struct tm_compute_factor {
             double log_factor;
             double spread; /* one standard deviation of it */

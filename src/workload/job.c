@@ -387,6 +387,14 @@ static int leave_to_sky(struct tm_job *job, struct tm_node *root, struct tm_erro
     return 0;
 }
 
+bool tm_job_rents_vms(const struct tm_job *job)
+{
+    static const char *const clouds[] = {"aws", "gcp", "azure"};
+    for (size_t i = 0; i < sizeof clouds / sizeof *clouds; i++)
+        if (strcmp(tm_job_cloud_names[job->cloud], clouds[i]) == 0) return true;
+    return false;
+}
+
 int tm_job_check_sky(const struct tm_job *job, struct tm_error *e)
 {
     if (job->sky_only == NULL || strcmp(tm_job_cloud_names[job->cloud], "skypilot") == 0) return 0;

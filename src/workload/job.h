@@ -136,5 +136,7 @@ extern const char *const tm_job_engine_names[];
 
 /* Values of the key cloud; the first where it is not said. */
 extern const char *const tm_job_cloud_names[];
+/* Does its cloud rent VMs, which boot empty and join (aws, gcp, azure)? */
+bool tm_job_rents_vms(const struct tm_job *job);
 
 #endif

@@ -641,6 +641,22 @@ bool tm_job_fleet_has_choices(const struct tm_job_fleet *fleet)
     return false;
 }
 
+bool tm_job_fleet_is_mix(const struct tm_job_fleet *fleet)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    int64_t spot = 0;
+    if (fleet->rent != TM_RENT_ALL || !fleet->across_types) return false;
+    for (size_t i = 0; i < count; i++) {
+        bool trains = pools[i].role == TM_POOL_TRAINS;
+        if (pools[i].trace != NULL || pools[i].limit == 0 || pools[i].throughput > 0) return false;
+        if (trains && pools[i].market != TM_POOL_SPOT) return false;
+        if (pools[i].region == NULL || strcasecmp(pools[i].region, pools[0].region) != 0) return false;
+        spot += trains ? pools[i].limit : 0;
+    }
+    return spot > 0 && spot <= fleet->limit;
+}
+
 int64_t tm_job_fleet_workers_each(const struct tm_job_fleet *fleet)
 {
     return fleet->workers > 1 ? fleet->workers : 1;

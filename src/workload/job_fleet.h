@@ -175,6 +175,9 @@ bool tm_job_fleet_has_partitions(const struct tm_job_fleet *fleet);
 int tm_job_fleet__settle_partitions(struct tm_job_fleet *fleet, const char *place, struct tm_error *e);
 /* Are its pools choices, each with a trace or a limit of its own, and not a fleet as it was planned? */
 bool tm_job_fleet_has_choices(const struct tm_job_fleet *fleet);
+/* Choices that leave nothing to choose: all spot instances of several types in one region are rented, and train
+ * together, as `plan` writes a mix. */
+bool tm_job_fleet_is_mix(const struct tm_job_fleet *fleet);
 /* Fills cloud, region and zone from `infra`; contradicting it is -TM_EINPUT. `number` of the pool, from 1. */
 int tm_job_pool_locate(struct tm_job_pool *pool, size_t number, const char *place, struct tm_arena *arena,
                        struct tm_error *e);

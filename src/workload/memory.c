@@ -4,14 +4,6 @@
 #include <string.h>
 
 static const double WORKSPACE_GIB = 0.12; /* of matrix products and small tensors */
-/* Values of convolutional networks, which are counted layer by layer: some are shared or dropped early. */
-static const double CONV_16 = 0.9;
-static const double CONV_32 = 0.8;
-
-static bool is_conv(const struct tm_layer *layer)
-{
-    return layer->kind == TM_LAYER_conv || layer->kind == TM_LAYER_depthwise;
-}
 
 static bool has_blocks(const struct tm_model *model)
 {
@@ -37,6 +29,23 @@ static void add_params(const struct tm_model *model, const struct tm_layer *laye
     if (layer->tied >= 0) sum->tied_params = fmax(sum->tied_params, held - frozen);
 }
 
+/* The products behind the last block or convolution. A gradient that two layers share is not whole before the end. */
+static void add_head(const struct tm_model *model, size_t first, size_t last, bool blocks, struct tm_footprint *sum)
+{
+    for (size_t i = last; i > first; i--) {
+        const struct tm_layer *layer = &model->layers[i - 1];
+        if (layer->kind != TM_LAYER_matmul || layer->tied >= 0) return;
+        double trained = layer->params - layer->frozen_params;
+        double narrow = layer->saved_values - layer->wide_values;
+        sum->head_trained_params += trained;
+        sum->head_narrow_values += narrow;
+        sum->head_wide_values += layer->wide_values;
+        if (!blocks) continue;
+        sum->head_kept_narrow_values += narrow;
+        sum->head_kept_wide_values += layer->wide_values;
+    }
+}
+
 struct tm_footprint tm_footprint_of(const struct tm_model *model, size_t first, size_t last)
 {
     struct tm_footprint sum = {0};
@@ -49,7 +58,6 @@ struct tm_footprint tm_footprint_of(const struct tm_model *model, size_t first, 
         double input = i > 0 ? model->layers[i - 1].output_values : 0;
         add_params(model, layer, again, &sum);
         sum.layer_params = fmax(sum.layer_params, layer->params);
-        if (is_conv(layer)) sum.conv_values += narrow;
         sum.narrow_values += narrow;
         sum.wide_values += wide;
         if (!again) {
@@ -61,7 +69,18 @@ struct tm_footprint tm_footprint_of(const struct tm_model *model, size_t first, 
         sum.again_narrow_values = fmax(sum.again_narrow_values, narrow);
         sum.again_wide_values = fmax(sum.again_wide_values, wide);
     }
+    add_head(model, first, last, blocks, &sum);
     return sum;
+}
+
+/* What the backward pass no longer needs when it leaves the products at the end. */
+static double head_gone(const struct tm_footprint *footprint, const struct tm_memory_use *use, double samples)
+{
+    bool narrow = tm_precision_value_bytes(use->precision) < 4;
+    double narrow_values = use->recompute ? footprint->head_kept_narrow_values : footprint->head_narrow_values;
+    double wide_values = use->recompute ? footprint->head_kept_wide_values : footprint->head_wide_values;
+    double casts = narrow && use->zero < 3 ? 2 * footprint->head_trained_params : 0;
+    return casts + (narrow_values * (narrow ? 2 : 4) + wide_values * 4) * samples;
 }
 
 double tm_memory_gib(const struct tm_footprint *footprint, const struct tm_memory_use *use)
@@ -77,16 +96,17 @@ double tm_memory_gib(const struct tm_footprint *footprint, const struct tm_memor
         footprint->frozen_params * value_bytes * weights + trained * 4 * (weights + states * use->optimizer_states);
     double casts = narrow ? 2 * (use->recompute ? footprint->kept_cast_params : footprint->cast_params) : 0;
     if (use->zero >= 3) casts = 2 * footprint->layer_params * value_bytes; /* this layer and the next */
-    double saved = footprint->narrow_values + ((narrow ? CONV_16 : CONV_32) - 1) * footprint->conv_values;
     double kept = use->recompute ? footprint->kept_narrow_values * value_bytes + footprint->kept_wide_values * 4
-                                 : saved * value_bytes + footprint->wide_values * 4;
+                                 : footprint->narrow_values * value_bytes + footprint->wide_values * 4;
     double again = use->recompute ? footprint->again_narrow_values * value_bytes + footprint->again_wide_values * 4 : 0;
     double before = use->micro_batches > 1 ? 4 * trained * gradients : 0;
     double begin = casts + before + kept * use->in_flight * use->micro_batch;
+    double left = begin - before - head_gone(footprint, use, use->micro_batch) +
+                  fmax(before, 4 * footprint->head_trained_params * gradients);
     double whole = use->zero >= 2 ? 4 * footprint->layer_params : 0; /* before it is shared out */
     double end = 4 * trained * gradients + whole + 8 * footprint->tied_params * gradients +
                  kept * (use->in_flight - 1) * use->micro_batch + again * use->micro_batch;
-    return (held + fmax(begin, end)) / (use->tensor > 1 ? use->tensor : 1) / (1 << 30) + WORKSPACE_GIB;
+    return (held + fmax(fmax(begin, left), end)) / (use->tensor > 1 ? use->tensor : 1) / (1 << 30) + WORKSPACE_GIB;
 }
 
 double tm_memory__usable_gib(const char *gpu, double memory_gib)

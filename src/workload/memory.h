@@ -2,8 +2,9 @@
  *
  * Weights and optimizer states are there all the time, in 32 bits; under autocast a 16-bit copy of every weight that a
  * product has used stays until its backward pass. Gradients are made while activations go, so that the peak is at one
- * of two moments: when the backward pass begins (all activations, and gradients only of micro-batches before), or when
- * it ends (all gradients, and the last activations). Frozen weights are held in the format of the training and have
+ * of three moments: when the backward pass begins (all activations, and gradients only of micro-batches before), when
+ * it leaves the products at the end (VGG's have most of the weights, and all convolutions still wait), or when it ends
+ * (all gradients, and the last activations). Frozen weights are held in the format of the training and have
  * neither gradient nor state. Of weights that are shared out, two layers are whole at a time. With recomputation a
  * block keeps its input alone, and one block at a time is whole. */
 #ifndef TM_WORKLOAD_MEMORY_H
@@ -20,10 +21,12 @@ struct tm_footprint {
     double kept_cast_params;
     double tied_params;                            /* their gradients come from two places and are added up */
     double narrow_values, wide_values;             /* saved, in the training's format and in 32 bits */
-    double conv_values;                            /* of narrow_values: by convolutions */
     double kept_narrow_values, kept_wide_values;   /* the same with recomputation, between the passes */
     double again_narrow_values, again_wide_values; /* of the largest layer that is recomputed */
     double layer_params;                           /* of the largest layer */
+    /* Of the products at the end, whose backward pass is first; kept: with recomputation, between the passes. */
+    double head_trained_params;
+    double head_narrow_values, head_wide_values, head_kept_narrow_values, head_kept_wide_values;
 };
 
 /* Of layers first .. last - 1 of the model. */

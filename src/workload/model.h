@@ -41,6 +41,7 @@ struct tm_layer {
     double unaligned_values; /* of products whose rows no tensor core can load whole: as of 50,257 words */
     double wide_values;      /* of saved_values: kept in 32 bits whatever the precision */
     double frozen_params;    /* of params: not trained, without gradients and optimizer states */
+    double attention_scores; /* that fused attention computes: each costs an exponential, however long a head is */
 };
 
 /* Measured throughput of a layout, where a model file has it. */

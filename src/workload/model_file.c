@@ -19,8 +19,8 @@
  *
  * kind is conv, depthwise, matmul, block, embedding or norm. `tied` names the layer with the same weights, both ways,
  * and one of the two has params 0. Behind `tied` the header may go on with attention_flops, unaligned_values,
- * wide_values and frozen_params, all four: the parts of the figures before them that model.h tells. '#' starts a
- * comment line. */
+ * wide_values and frozen_params, all four: the parts of the figures before them that model.h tells; and behind them
+ * with attention_scores, which heads of 128 are taken for where it is missing. '#' starts a comment line. */
 #include "workload/model.h"
 
 #include "base/alloc.h"
@@ -31,12 +31,18 @@
 #include <string.h>
 
 static const char heading[] = "tidemill-model 1";
+enum { LAYER_COLUMNS = 9, MORE_COLUMNS = 13, MOST_COLUMNS = 14, POINT_COLUMNS = 4 };
+
 static const char layer_header[] = "name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied";
 static const char more_header[] = "name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied,"
                                   "attention_flops,unaligned_values,wide_values,frozen_params";
+static const char most_header[] = "name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied,"
+                                  "attention_flops,unaligned_values,wide_values,frozen_params,attention_scores";
+static const struct {
+    size_t columns;
+    const char *text;
+} layer_headers[] = {{LAYER_COLUMNS, layer_header}, {MORE_COLUMNS, more_header}, {MOST_COLUMNS, most_header}};
 static const char point_header[] = "pipelines,stages,step_ms,samples_per_s";
-
-enum { LAYER_COLUMNS = 9, MORE_COLUMNS = 13, POINT_COLUMNS = 4 };
 
 enum part { PART_KEYS, PART_LAYERS, PART_POINTS_HEADER, PART_POINTS };
 
@@ -46,7 +52,7 @@ struct reader {
     struct tm_error *e;
     enum part part;
     unsigned keys_seen;
-    bool more;                             /* layers have the further columns */
+    size_t columns;                        /* of layers */
     const char *tied[TM_MODEL_LAYERS_MAX]; /* by layer: name of the tied layer, or NULL */
     size_t layer_capacity;
     size_t point_capacity;
@@ -157,19 +163,27 @@ static int read_figures(const struct reader *reader, size_t first, double *const
 static int read_parts(const struct reader *reader, struct tm_layer *layer)
 {
     double *const figures[] = {&layer->attention_flops, &layer->unaligned_values, &layer->wide_values,
-                               &layer->frozen_params};
-    int rc = read_figures(reader, LAYER_COLUMNS, figures, 4);
+                               &layer->frozen_params, &layer->attention_scores};
+    int rc = read_figures(reader, LAYER_COLUMNS, figures, reader->columns - LAYER_COLUMNS);
     if (rc != 0) return rc;
+    if (reader->columns < MOST_COLUMNS) layer->attention_scores = layer->attention_flops / (4 * 128);
     bool fine = layer->attention_flops <= layer->forward_flops && layer->wide_values <= layer->saved_values &&
                 layer->frozen_params <= layer->params;
     return fine ? 0 : wrong(reader, "parts no larger than forward_flops, saved_values and params");
 }
 
+static const char *header_of(size_t columns)
+{
+    size_t i = 0;
+    while (layer_headers[i].columns != columns)
+        i++;
+    return layer_headers[i].text;
+}
+
 static int read_layer(struct reader *reader)
 {
     struct tm_model *model = reader->model;
-    if (reader->csv->field_count != (reader->more ? MORE_COLUMNS : LAYER_COLUMNS))
-        return wrong(reader, reader->more ? more_header : layer_header);
+    if (reader->csv->field_count != reader->columns) return wrong(reader, header_of(reader->columns));
     if (model->layer_count == TM_MODEL_LAYERS_MAX)
         return tm_error_set(reader->e, TM_ELIMIT, "%s: more than %d layers", reader->csv->file, TM_MODEL_LAYERS_MAX);
     struct tm_layer layer = {.tied = -1};
@@ -186,7 +200,7 @@ static int read_layer(struct reader *reader)
     if (rc == 0 && (layer.name[0] == '\0' || layer.name[0] == '#' || strpbrk(layer.name, ",\"") != NULL))
         rc = wrong(reader, "a name for the layer, without commas and quotes");
     if (rc == 0) rc = read_figures(reader, 2, figures, 6);
-    if (rc == 0 && reader->more) rc = read_parts(reader, &layer);
+    if (rc == 0 && reader->columns > LAYER_COLUMNS) rc = read_parts(reader, &layer);
     struct tm_slice tied = tm_slice_trim(reader->csv->fields[8]);
     const char *tied_name = NULL;
     if (rc == 0 && tied.length > 0) rc = keep_text(reader, tied, &tied_name);
@@ -228,8 +242,11 @@ static int read_row(struct reader *reader)
         reader->csv->field_count == 1 && tm_slice_equals(tm_slice_trim(reader->csv->fields[0]), "[throughput]");
     switch (reader->part) {
     case PART_KEYS:
-        reader->more = is_row(reader->csv, more_header);
-        if (!reader->more && !is_row(reader->csv, layer_header)) return read_key(reader);
+        reader->columns = 0;
+        for (size_t i = 0; i < sizeof layer_headers / sizeof *layer_headers; i++) {
+            if (is_row(reader->csv, layer_headers[i].text)) reader->columns = layer_headers[i].columns;
+        }
+        if (reader->columns == 0) return read_key(reader);
         reader->part = PART_LAYERS;
         return 0;
     case PART_LAYERS:
@@ -335,27 +352,30 @@ int tm_model__parse(const char *file, const char *text, size_t length, struct tm
 
 /* ---- writing ---- */
 
-static bool has_parts(const struct tm_model *model)
+static size_t columns_of(const struct tm_model *model)
 {
+    size_t columns = LAYER_COLUMNS;
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct tm_layer *layer = &model->layers[i];
+        if (layer->attention_scores > 0) return MOST_COLUMNS;
         if (layer->attention_flops + layer->unaligned_values + layer->wide_values + layer->frozen_params > 0)
-            return true;
+            columns = MORE_COLUMNS;
     }
-    return false;
+    return columns;
 }
 
-static void put_layer(const struct tm_model *model, const struct tm_layer *layer, bool more, struct tm_text *out)
+static void put_layer(const struct tm_model *model, const struct tm_layer *layer, size_t columns, struct tm_text *out)
 {
     const double figures[] = {layer->params,       layer->forward_flops, layer->traffic_values,
                               layer->saved_values, layer->output_values, layer->ops};
-    const double parts[] = {layer->attention_flops, layer->unaligned_values, layer->wide_values, layer->frozen_params};
+    const double parts[] = {layer->attention_flops, layer->unaligned_values, layer->wide_values, layer->frozen_params,
+                            layer->attention_scores};
     char number[TM_NUMBER_TEXT_MAX];
     tm_text_printf(out, "%s,%s", layer->name, tm_layer_kind_names[layer->kind]);
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         tm_text_printf(out, ",%s", tm_number_print(figures[i], number));
     tm_text_printf(out, ",%s", layer->tied >= 0 ? model->layers[layer->tied].name : "");
-    for (size_t i = 0; more && i < sizeof parts / sizeof *parts; i++)
+    for (size_t i = 0; i < columns - LAYER_COLUMNS; i++)
         tm_text_printf(out, ",%s", tm_number_print(parts[i], number));
     tm_text_putc(out, '\n');
 }
@@ -374,10 +394,10 @@ void tm_model__print(const struct tm_model *model, struct tm_text *out)
     if (model->recompute) tm_text_puts(out, "recompute: 1\n");
     if (model->compiled) tm_text_puts(out, "compile: 1\n");
     if (model->channels_last) tm_text_puts(out, "channels-last: 1\n");
-    bool more = has_parts(model);
-    tm_text_printf(out, "\n%s\n", more ? more_header : layer_header);
+    size_t columns = columns_of(model);
+    tm_text_printf(out, "\n%s\n", header_of(columns));
     for (size_t i = 0; i < model->layer_count; i++)
-        put_layer(model, &model->layers[i], more, out);
+        put_layer(model, &model->layers[i], columns, out);
     if (model->point_count > 0) tm_text_printf(out, "\n[throughput]\n%s\n", point_header);
     for (size_t i = 0; i < model->point_count; i++) {
         const struct tm_model_point *point = &model->points[i];

@@ -48,8 +48,12 @@ static bool read_value(const char *text, size_t length, bool tokens, int64_t *ou
     return true;
 }
 
-/* One KEY=VALUE. */
-static bool read_pair(const char *at, size_t length, struct formula *formula)
+struct range {
+    int64_t min, max; /* both 0: of no key */
+};
+
+/* One KEY=VALUE; *range is what the values of the key may be, where there is such a key. */
+static bool read_pair(const char *at, size_t length, struct formula *formula, struct range *range)
 {
     const struct {
         const char *key;
@@ -84,10 +88,23 @@ static bool read_pair(const char *at, size_t length, struct formula *formula)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (strlen(keys[i].key) != key_length || memcmp(keys[i].key, at, key_length) != 0) continue;
         bool tokens = keys[i].value == &formula->ctx || keys[i].value == &formula->target;
+        *range = (struct range){keys[i].min, keys[i].max};
         return read_value(equals + 1, value_length, tokens, keys[i].value) && *keys[i].value >= keys[i].min &&
                *keys[i].value <= keys[i].max;
     }
     return false;
+}
+
+static int wrong_pair(const char *at, size_t length, const struct range *range, struct tm_error *e)
+{
+    int shown = (int)(length < 60 ? length : 60);
+    if (range->max > 0)
+        return tm_error_set(e, TM_EUSAGE, "model formula: \"%.*s\": expected a whole number from %lld to %lld", shown,
+                            at, (long long)range->min, (long long)range->max);
+    return tm_error_set(e, TM_EUSAGE,
+                        "model formula: \"%.*s\": expected KEY=NUMBER with one of the keys %s; write for example "
+                        "gpt:layers=12,hidden=768,heads=12,attention=fused",
+                        shown, at, key_list);
 }
 
 /* Pairs stand behind commas, or semicolons where a comma has another meaning. */
@@ -95,11 +112,8 @@ static int read_formula(const char *text, struct formula *formula, struct tm_err
 {
     for (const char *at = text; *at != '\0';) {
         size_t length = strcspn(at, ",;");
-        if (!read_pair(at, length, formula))
-            return tm_error_set(e, TM_EUSAGE,
-                                "model formula: \"%.*s\": expected KEY=NUMBER with one of the keys %s; write for "
-                                "example gpt:layers=12,hidden=768,heads=12,attention=fused",
-                                (int)(length < 60 ? length : 60), at, key_list);
+        struct range range = {0};
+        if (!read_pair(at, length, formula, &range)) return wrong_pair(at, length, &range, e);
         at += length + (at[length] != '\0');
     }
     return 0;
@@ -236,6 +250,7 @@ static struct tm_layer block_of(const struct formula *formula, const char *name)
     if (formula->plain == 0) {
         bool causal = formula->family == FAMILY_gpt || llama;
         layer.attention_flops = causal ? attention / 2 : attention;
+        layer.attention_scores = causal ? scores / 2 : scores;
     } else {
         layer.traffic_values += 5 * scores;
         layer.saved_values += 0.85 * scores;
@@ -259,6 +274,7 @@ static struct tm_layer decoder_of(const struct formula *formula, const char *nam
     double k = (double)(formula->kv_heads * formula->head_dim);
     double cross = 2 * d * a + 2 * d * k;
     double attention = 4 * t * seen * a;
+    double scores = (double)formula->heads * t * seen;
     layer.params += cross + d;
     if (formula->lora > 0) layer.frozen_params += cross + d;
     layer.forward_flops += 2 * t * 2 * d * a + 2 * seen * 2 * d * k + attention;
@@ -269,8 +285,8 @@ static struct tm_layer decoder_of(const struct formula *formula, const char *nam
     layer.ops += 9;
     if (formula->plain == 0) {
         layer.attention_flops += attention;
+        layer.attention_scores += scores;
     } else {
-        double scores = (double)formula->heads * t * seen;
         layer.traffic_values += 5 * scores;
         layer.saved_values += 0.85 * scores;
         layer.wide_values += 0.85 * scores;

@@ -126,9 +126,10 @@ static bool fill_memory(const struct tm_predictor *predictor, const struct tm_st
     return fits;
 }
 
-/* What the last all-reduce adds behind the last backward pass; ZeRO 3 only reduces. */
+/* What the last all-reduce adds behind the last backward pass. ZeRO 3 gathers and reduces as much there in the same
+ * order, which the next micro-batch hides but for the last: what was waited for already is part of it. */
 static double exposed_of(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, const struct way *way,
-                         double compute_ms)
+                         double compute_ms, double waited_ms)
 {
     if (way->pipelines < 2) return 0;
     struct tm_comm_iteration ring = ring_of(&predictor->groups[0], way, cut->grad_bytes);
@@ -136,8 +137,8 @@ static double exposed_of(const struct tm_predictor *predictor, const struct tm_s
     ring.backward_ms = compute_ms * 2 / 3;
     ring.buckets = cut->buckets;
     ring.bucket_count = cut->bucket_count;
-    double behind_ms = fmax(0, tm_comm_iteration__ms(predictor->request.comm, &ring).mean - compute_ms);
-    return way->zero == 3 ? behind_ms / 2 : behind_ms;
+    double exposed_ms = fmax(0, tm_comm_iteration__ms(predictor->request.comm, &ring).mean - compute_ms);
+    return way->zero < 3 ? exposed_ms : fmax(0, exposed_ms - waited_ms);
 }
 
 /* False: it does not fit. */
@@ -163,7 +164,8 @@ static bool predict_way(struct tm_predictor *predictor, struct tm_stage_cut *cut
     const struct tm_fleet_group *group = &predictor->groups[0];
     double sent_bytes = way->zero == 3 ? 3.0 * each * cut->grad_bytes : 2 * cut->grad_bytes;
     double drain_s = group->burst_bit_s > group->network_bit_s ? sent_bytes * 8 / group->network_bit_s : 0;
-    tm_predictor__fill_times(predictor, &pace, each, exposed_of(predictor, cut, way, pace.compute_ms), drain_s, out);
+    double exposed_ms = exposed_of(predictor, cut, way, pace.compute_ms, each * (pace.turn_ms - pace.compute_ms));
+    tm_predictor__fill_times(predictor, &pace, each, exposed_ms, drain_s, out);
     out->recompute = recompute;
     struct tm_estimate stage = tm_compute__step_ms(pace.slowest, way->micro_batch);
     double comm_spread = request->comm->spread * out->exposed_comm_s / out->step_s.mean;

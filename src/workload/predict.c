@@ -487,10 +487,11 @@ int tm_predictor_run(struct tm_predictor *predictor, const int *instances, struc
     if (request->ways != 0) rc = tm_predictor__try_ways(predictor, gpus, out, e);
     if (rc != 0) return rc;
     if (out->fits) return 0;
-    return tm_error_set(e, TM_ENONE,
-                        "%s does not fit: a stage needs %.1f GiB, the GPU has %.0f; use more stages, a "
-                        "smaller micro-batch or a larger GPU",
-                        request->model->name, largest_gib(out), out->memory_limit_gib);
+    return tm_error_set(
+        e, TM_ENONE,
+        "%s does not fit: a stage needs %.1f GiB and libraries %.0f, the GPU has %.1f; use more stages, a "
+        "smaller micro-batch or a larger GPU",
+        request->model->name, largest_gib(out), TM_MEMORY_RESERVED_GIB, out->memory_limit_gib);
 }
 
 int tm_predict(const struct tm_predict_request *request, struct tm_prediction *out, struct tm_error *e)

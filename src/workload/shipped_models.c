@@ -2,8 +2,12 @@
 
 #include "base/embed.h"
 
+TM_EMBED(tm_model_resnet18, "models/resnet18.tmmodel");
+TM_EMBED(tm_model_resnet34, "models/resnet34.tmmodel");
 TM_EMBED(tm_model_resnet50, "models/resnet50.tmmodel");
+TM_EMBED(tm_model_resnet101, "models/resnet101.tmmodel");
 TM_EMBED(tm_model_resnet152, "models/resnet152.tmmodel");
+TM_EMBED(tm_model_vgg16, "models/vgg16.tmmodel");
 TM_EMBED(tm_model_vgg19, "models/vgg19.tmmodel");
 TM_EMBED(tm_model_mobilenet_v2, "models/mobilenet_v2.tmmodel");
 TM_EMBED(tm_model_parcae_gpt_1_5b, "models/parcae/gpt-1.5b.tmmodel");
@@ -17,8 +21,12 @@ static const struct {
     const char *begin;
     const char *end;
 } files[] = {
+    {"resnet18", tm_model_resnet18_begin, tm_model_resnet18_end},
+    {"resnet34", tm_model_resnet34_begin, tm_model_resnet34_end},
     {"resnet50", tm_model_resnet50_begin, tm_model_resnet50_end},
+    {"resnet101", tm_model_resnet101_begin, tm_model_resnet101_end},
     {"resnet152", tm_model_resnet152_begin, tm_model_resnet152_end},
+    {"vgg16", tm_model_vgg16_begin, tm_model_vgg16_end},
     {"vgg19", tm_model_vgg19_begin, tm_model_vgg19_end},
     {"mobilenet_v2", tm_model_mobilenet_v2_begin, tm_model_mobilenet_v2_end},
     {"parcae/gpt-1.5b", tm_model_parcae_gpt_1_5b_begin, tm_model_parcae_gpt_1_5b_end},

@@ -124,6 +124,31 @@ static void test_faster_gpus_are_faster(void **state)
     }
 }
 
+/* Of 8 bits there are matrix products, and neither convolutions nor attention. */
+static void test_products_of_8_bits(void **state)
+{
+    (void)state;
+    struct tm_compute_model prior = tm_compute_prior();
+    struct tm_gpu_figures gpu = h200();
+    struct tm_network products = {.forward = {.matmul_flops = 1e12}};
+    struct tm_network attention = {.forward = {.attention_flops = 1e12, .attention_scores = 1e9}};
+    struct tm_network conv = {.forward = {.conv_flops = 1e12, .traffic_values = 1e8}};
+    const struct {
+        const struct tm_network *network;
+        double faster;
+    } rows[] = {{&products, gpu.flops[TM_FP8] / gpu.flops[TM_BF16]}, {&attention, 1}, {&conv, 1}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        double ms_16 = curve_of(&prior, rows[i].network, &gpu, TM_BF16).sample_ms;
+        double ms_8 = curve_of(&prior, rows[i].network, &gpu, TM_FP8).sample_ms;
+        assert_row(close_to(ms_16, ms_8 * rows[i].faster, 1e-9), "row %zu: %g and %g", i, ms_16, ms_8);
+    }
+    assert_true(rows[0].faster > 1.5);
+    gpu.flops[TM_BF16] = 0; /* nobody said it: half of the rate of 8 bits */
+    double half = curve_of(&prior, &conv, &gpu, TM_FP8).sample_ms;
+    gpu.flops[TM_BF16] = gpu.flops[TM_FP8] / 2;
+    assert_true(close_to(half, curve_of(&prior, &conv, &gpu, TM_BF16).sample_ms, 1e-9));
+}
+
 static void test_missing_precision(void **state)
 {
     (void)state;
@@ -362,8 +387,8 @@ static void test_tune_refuses(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_network_of_layers), TM_TEST(test_network_of_totals), TM_TEST(test_monotone_in_batch),
-             TM_TEST(test_floor), TM_TEST(test_faster_gpus_are_faster), TM_TEST(test_missing_precision),
-             TM_TEST(test_interval), TM_TEST(test_learning_recovers), TM_TEST(test_learning_survives_wild_cells),
-             TM_TEST(test_learning_from_nothing), TM_TEST(test_unprofiled_gpu_and_precision),
-             TM_TEST(test_tune_passes_through), TM_TEST(test_tune_shrinks_the_spread_it_saw),
-             TM_TEST(test_tune_refuses))
+             TM_TEST(test_floor), TM_TEST(test_faster_gpus_are_faster), TM_TEST(test_products_of_8_bits),
+             TM_TEST(test_missing_precision), TM_TEST(test_interval), TM_TEST(test_learning_recovers),
+             TM_TEST(test_learning_survives_wild_cells), TM_TEST(test_learning_from_nothing),
+             TM_TEST(test_unprofiled_gpu_and_precision), TM_TEST(test_tune_passes_through),
+             TM_TEST(test_tune_shrinks_the_spread_it_saw), TM_TEST(test_tune_refuses))

@@ -339,10 +339,10 @@ static void test_bad_formulas(void **state)
         {"gpt:layers=2,hidden=8,depth=3", "\"depth=3\": expected KEY=NUMBER with one of the keys layers"},
         {"gpt:layers=2,hidden=", "\"hidden=\""},
         {"gpt:layers=2,hidden=x", "\"hidden=x\""},
-        {"gpt:layers=2,hidden=8.5", "\"hidden=8.5\""},
+        {"gpt:layers=2,hidden=8.5", "\"hidden=8.5\": expected a whole number from 1 to 131072"},
         {"gpt:layers=0,hidden=8", "\"layers=0\""},
         {"gpt:layers=-1,hidden=8", "\"layers=-1\""},
-        {"gpt:layers=1001,hidden=8", "\"layers=1001\""},
+        {"gpt:layers=1001,hidden=8", "\"layers=1001\": expected a whole number from 1 to 1000"},
         {"gpt:layers=2,hidden=131073", "\"hidden=131073\""},
         {"gpt:layers=2,hidden=8,heads=4097", "\"heads=4097\""},
         {"gpt:layers=2,hidden=8,ctx=16777217", "\"ctx=16777217\""},
@@ -404,7 +404,7 @@ static void test_unknown_names(void **state)
         {"mobilenet-v2", "did you mean mobilenet_v2?"},
         {"something else entirely", "a file, gpt:layers=..., llama:layers=..., or one of the"},
         {"llama-65b", "--model list names them"}, /* another size is no typing error */
-        {"list", "the models that ship: resnet50, resnet152"},
+        {"list", "the models that ship: resnet18, resnet34, resnet50, resnet101"},
     };
     struct tm_env *env = tm_env_virtual_create(1);
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
@@ -422,14 +422,14 @@ static void test_unknown_names(void **state)
 static void test_shipped_models_load(void **state)
 {
     (void)state;
-    assert_int_equal(tm_model_shipped_count(), 76);
+    assert_int_equal(tm_model_shipped_count(), 80);
     for (size_t i = 0; i < tm_model_shipped_count(); i++) {
         const char *name = tm_model_shipped_name(i);
         struct tm_model model;
         model_from(name, &model);
         assert_row_string(name, model.name, name);
         assert_row(model.source[0] != '\0' && model.input[0] != '\0', "%s: says not where it is from", name);
-        assert_row(model.layer_count > 10, "%s: %zu layers", name, model.layer_count);
+        assert_row(model.layer_count >= 10, "%s: %zu layers", name, model.layer_count);
         assert_row((model.point_count > 0) == (strncmp(name, "parcae/", 7) == 0), "%s", name);
         assert_row((model.global_batch > 0) == (model.point_count > 0), "%s", name);
         struct tm_model_totals totals = tm_model_totals(&model);
@@ -469,8 +469,12 @@ static void test_published_parameters(void **state)
         double params;
         double within;
     } rows[] = {
+        {"resnet18", 11689512, 0},
+        {"resnet34", 21797672, 0},
         {"resnet50", 25557032, 0},
+        {"resnet101", 44549160, 0},
         {"resnet152", 60192808, 0},
+        {"vgg16", 138357544, 0},
         {"vgg19", 143667240, 0},
         {"mobilenet_v2", 3504872, 0},
         {"vit_b_16", 86567656, 0},
