@@ -34,6 +34,7 @@ static const struct tm_cloud_kind kinds[] = {
      .people = "Azure",
      .find = tm_rented_find_azure,
      .end = tm_rented_end_azure,
+     .clear = tm_rented_clear_azure,
      .check = tm_azure_check,
      .policy = tm_azure_check_policy,
      .variables = {"AZURE_SUBSCRIPTION_ID"},

@@ -215,15 +215,6 @@ static bool dials_in(const struct run *run)
     return job->fleet.pools.count == 0;
 }
 
-/* A dry run of these asks nobody where it is reached: nothing is rented. */
-static bool rents_vms(const struct tm_job *job)
-{
-    static const char *const clouds[] = {"aws", "gcp", "azure"};
-    for (size_t i = 0; i < sizeof clouds / sizeof *clouds; i++)
-        if (strcmp(tm_job_cloud_names[job->cloud], clouds[i]) == 0) return true;
-    return false;
-}
-
 static int read_cloud(struct run *run, struct tm_error *e)
 {
     struct tm_job *job = &run->settings.job;
@@ -295,7 +286,9 @@ static int read_options(struct run *run, struct tm_error *e)
     const char *place = run->path != NULL ? run->path : run->dir;
     if (is_detached(run)) rc = tm_detach_check(s, place, e);
     if (rc != 0) return rc;
-    bool unreached = is_detached(run) || (tm_given(cli, "dry-run") && rents_vms(&s->job)); /* the VM says its own */
+    if (is_detached(run) && run->resumed) s->job.workdir = NULL; /* it is in the bucket */
+    /* The VM of a detached run says its own; a dry run asks nobody where it is reached: nothing is rented. */
+    bool unreached = is_detached(run) || (tm_given(cli, "dry-run") && tm_job_rents_vms(&s->job));
     if (unreached && s->advertise == NULL) s->advertise = "127.0.0.1";
     unsay_limit(run);
     rc = tm_provider_settle(cli->env, s, place, e);
@@ -582,6 +575,7 @@ static int detach(struct run *run, struct tm_error *e)
     const struct tm_detach_request request = {.dir = run->dir,
                                               .settings = &run->settings,
                                               .program = run->program,
+                                              .arena = &run->cli->arena,
                                               .options = tm_text_string(&options),
                                               .resumed = run->resumed,
                                               .again = tm_given(run->cli, "again")};

@@ -5,11 +5,13 @@
 #include "cli/commands.h"
 #include "job/job_agent.h"
 #include "job/launch.h"
+#include "job/script_figures.h"
 #include "job/tickets.h"
 #include "job/torchrun.h"
 #include "run/protocol_times.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +54,11 @@ const struct tm_option tm_torchrun_command_options[] = {
     {.name = "logs-specs", .value = "NAME", .help = "refused: see --log-dir"},
     {.name = "numa-binding", .value = "NAME", .help = "refused: start the script under numactl, with --no-python"},
     {.name = "virtual-local-rank", .help = "refused: LOCAL_RANK is a worker's number on its machine"},
-    {.name = "steps", .value = "N", .help = "steps of the job, as the script's tidemill.torch.init has them"},
+    {.name = "steps",
+     .value = "N",
+     .help =
+         "steps of the job, as the script's tidemill.torch.init has them (read from there, if it is a plain number; "
+         "so are the next four)"},
     {.name = "batch", .value = "N", .help = "its batch"},
     {.name = "micro-batch", .value = "N", .help = "its micro-batch (the batch)"},
     {.name = "seed", .value = "N", .help = "its seed"},
@@ -276,12 +282,33 @@ static int serve_node(struct torchrun *t, const char *dir, struct tm_error *e)
 
 /* ---- this machine coordinates ---- */
 
+/* What the options do not say the script may. */
+static int ask_script(struct torchrun *t, struct tm_error *e)
+{
+    struct tm_script_figures figures;
+    struct tm_torchrun *job = &t->job;
+    bool found = false;
+    bool said = job->steps > 0 && job->batch > 0 && job->micro_batch > 0;
+    if (job->word_count == 0 || said) return 0;
+    int rc = job->module ? tm_script_figures_of_module(t->cli->env, "", job->words[0], &figures, &found, e)
+                         : tm_script_figures_of(t->cli->env, job->words[0], &figures, &found, e);
+    if (rc != 0 || !found) return rc;
+    if (job->steps < 1) job->steps = figures.steps;
+    if (job->batch < 1) job->batch = figures.batch;
+    if (job->micro_batch < 1) job->micro_batch = figures.micro_batch;
+    if (job->seed < 0) job->seed = figures.seed;
+    if (job->determinism == NULL && figures.determinism[0] != '\0')
+        job->determinism = tm_arena_strdup(&t->cli->arena, figures.determinism);
+    return job->determinism == NULL && figures.determinism[0] != '\0' ? tm_error_nomem(e) : 0;
+}
+
 static int write_job(struct torchrun *t, struct tm_error *e)
 {
     struct tm_text text;
     struct tm_cli *cli = t->cli;
     tm_text_init(&text, 1 << 20);
-    int rc = tm_torchrun_job(&t->job, &text, e);
+    int rc = ask_script(t, e);
+    if (rc == 0) rc = tm_torchrun_job(&t->job, &text, e);
     if (rc == 0) rc = tm_launch_find_dir(cli->env, tm_given_text(cli, "state"), t->name, &cli->arena, &t->dir, e);
     if (rc == 0 && (t->file = tm_arena_printf(&cli->arena, "%s.torchrun.yaml", t->dir)) == NULL) rc = tm_error_nomem(e);
     if (rc == 0) rc = cli->env->file_write_private(cli->env, t->file, text.data, text.length, e);
@@ -312,6 +339,11 @@ static int coordinate(struct torchrun *t, struct tm_error *e)
     bool alone = t->endpoint[0] == '\0';
     int rc = write_job(t, e);
     if (rc != 0) return rc;
+    if (!alone && !cli->quiet && t->job.nodes_min > 1)
+        tm_log(TM_LOG_WARN,
+               "it waits until there are %" PRId64 " machines: say the same line on the others, with "
+               "TIDEMILL_TICKET=TICKET before it; tidemill ticket --state %s gives one for each",
+               t->job.nodes_min, t->dir);
     words[count++] = t->dir;
     if (tm_given(cli, "resume")) words[count++] = "--resume";
     if (tm_given(cli, "again")) words[count++] = "--again";

@@ -64,12 +64,17 @@ static int put_url(void *self, size_t at, const char *what, const char *method, 
 static int put_user_data(struct tm_aws__cloud *c, size_t at, const char *stem, struct tm_ec2_call *call,
                          struct tm_error *e)
 {
-    struct tm_text text;
+    struct tm_text words, text;
     char name[64];
-    const struct tm_vm__boot boot = {.guest = &tm_aws__guest, .sha256 = c->sha256, .url = put_url, .self = c};
     (void)snprintf(name, sizeof name, "%sUserData", stem);
+    tm_text_init(&words, 1024);
     tm_text_init(&text, 4 * tm_aws__guest.room);
-    int rc = tm_vm_cloud__print_boot(&c->shared, at, &boot, &text, e);
+    tm_text_puts(&words, "export "); /* what the VM fetches itself by its own role needs a region, too */
+    tm_vm__put_word(&words, "AWS_REGION", tm_aws_region(c->aws));
+    const struct tm_vm__boot boot = {
+        .guest = &tm_aws__guest, .words = tm_text_string(&words), .sha256 = c->sha256, .url = put_url, .self = c};
+    int rc = tm_text_status(&words, e);
+    if (rc == 0) rc = tm_vm_cloud__print_boot(&c->shared, at, &boot, &text, e);
     unsigned char *coded = rc == 0 ? tm_alloc(text.length / 3 * 4 + 8) : NULL;
     if (rc == 0 && coded == NULL) rc = tm_error_nomem(e);
     if (rc == 0) {
@@ -78,6 +83,7 @@ static int put_user_data(struct tm_aws__cloud *c, size_t at, const char *stem, s
     }
     tm_free(coded);
     tm_text_deinit(&text);
+    tm_text_deinit(&words);
     return rc;
 }
 

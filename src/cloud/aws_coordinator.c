@@ -46,6 +46,9 @@ struct coordinator_data {
     const char *place;
     const char *program; /* URL */
     const char *sha256;
+    const char *wheel; /* URL; NULL: it is not needed */
+    const char *wheel_name;
+    const char *wheel_sha256;
     const char *log_url;
     const char *variables; /* lines "export NAME='VALUE'" */
     const char *options;
@@ -60,12 +63,17 @@ static int print_coordinator_data(const struct coordinator_data *data, struct tm
     tm_vm__put_word(out, "place", data->place);
     tm_vm__put_word(out, "program", data->program);
     tm_vm__put_word(out, "sha256", data->sha256);
+    if (data->wheel != NULL) tm_vm__put_wheel(out, data->wheel, data->wheel_name, data->wheel_sha256);
     tm_vm__put_word(out, "log_url", data->log_url);
     tm_text_printf(out, "life=%" PRId64 "\nport=%d\napi_port=%d\nset --%s%s\n", data->life_s, TM_AWS_COORDINATOR_PORT,
                    TM_AWS_COORDINATOR_API_PORT, data->options[0] != '\0' ? " " : "", data->options);
     tm_text_puts(out, data->variables);
     tm_vm__put_guest(out, &tm_aws__guest);
     tm_text_puts(out, tm_vm__boot_script());
+    if (data->wheel != NULL) {
+        tm_text_puts(out, tm_vm__wheel_script());
+        tm_text_puts(out, "export TIDEMILL_WHEEL=$d/$wheel_name\n");
+    }
     tm_text_puts(out, rest);
     int rc = tm_text_status(out, e);
     if (rc == 0 && out->length - from > tm_aws__guest.room)
@@ -82,8 +90,12 @@ static int open_cloud(struct tm_env *env, const struct tm_aws_coordinator *o, st
                       struct tm_error *e)
 {
     c->shared.env = env;
-    c->shared.options = (struct tm_vm_options){
-        .bucket = o->bucket, .prefix = o->prefix, .program = o->program, .job = o->job, .owner = o->owner};
+    c->shared.options = (struct tm_vm_options){.bucket = o->bucket,
+                                               .prefix = o->prefix,
+                                               .program = o->program,
+                                               .wheel = o->wheel,
+                                               .job = o->job,
+                                               .owner = o->owner};
     c->options = (struct tm_aws_options){
         .common = c->shared.options, .region = o->region, .image = o->image, .disk_gb = o->disk_gb};
     int rc = tm_aws_create(env, o->region, &c->aws, e);
@@ -128,13 +140,18 @@ static void put_variables(struct tm_env *env, const struct tm_aws__cloud *c, con
 static int print_data(struct tm_env *env, struct tm_aws__cloud *c, const struct tm_aws_coordinator *o,
                       struct tm_text *out, struct tm_error *e)
 {
-    struct tm_text program, log_url, variables;
+    struct tm_text program, wheel, log_url, variables;
     char name[128];
+    const char *slash = o->wheel != NULL ? strrchr(o->wheel, '/') : NULL;
     tm_text_init(&program, 1 << 14);
+    tm_text_init(&wheel, 1 << 14);
     tm_text_init(&log_url, 1 << 14);
     tm_text_init(&variables, 1 << 14);
     (void)snprintf(name, sizeof name, "program-%s", c->sha256);
-    int rc = put_url(c, name, "GET", &program, e);
+    int rc = tm_aws_await_keys(c->aws, e);
+    if (rc == 0) rc = put_url(c, name, "GET", &program, e);
+    (void)snprintf(name, sizeof name, "wheel-%s", c->shared.wheel_sha256);
+    if (rc == 0 && o->wheel != NULL) rc = put_url(c, name, "GET", &wheel, e);
     if (rc == 0) rc = put_url(c, "coordinator.log", "PUT", &log_url, e);
     put_variables(env, c, o, &variables);
     if (rc == 0) rc = tm_text_status(&variables, e);
@@ -142,12 +159,16 @@ static int print_data(struct tm_env *env, struct tm_aws__cloud *c, const struct 
                                           .place = o->place,
                                           .program = tm_text_string(&program),
                                           .sha256 = c->sha256,
+                                          .wheel = o->wheel != NULL ? tm_text_string(&wheel) : NULL,
+                                          .wheel_name = slash != NULL ? slash + 1 : o->wheel,
+                                          .wheel_sha256 = c->shared.wheel_sha256,
                                           .log_url = tm_text_string(&log_url),
                                           .variables = tm_text_string(&variables),
                                           .options = o->options,
                                           .life_s = (o->life_ms > 0 ? o->life_ms : LIFE_MS) / 1000};
     if (rc == 0) rc = print_coordinator_data(&data, out, e);
     tm_text_deinit(&program);
+    tm_text_deinit(&wheel);
     tm_text_deinit(&log_url);
     tm_text_deinit(&variables);
     return rc;

@@ -1,7 +1,7 @@
 /* The VM that runs a job's coordinator, so that the machine that asked for it may go: on demand, small, and tagged with
- * the place of the run's books, by which any machine finds it. It gets the program by URL, has the credentials of the
- * instance profile that the user names and no others, runs `tidemill run PLACE`, and ends itself when that has ended.
- * Calls wait: for commands, not for loops. */
+ * the place of the run's books, by which any machine finds it. It gets the program (and the Python package) by URL, has
+ * the credentials of the instance profile that the user names and no others, runs `tidemill run PLACE`, and ends itself
+ * when that has ended. Calls wait: for commands, not for loops. */
 #ifndef TM_CLOUD_AWS_COORDINATOR_H
 #define TM_CLOUD_AWS_COORDINATOR_H
 
@@ -34,6 +34,7 @@ struct tm_aws_coordinator {
     const char *bucket; /* ... and its parts */
     const char *prefix;
     const char *program;
+    const char *wheel;   /* of the Python package, which the VMs of its run need; NULL: they need none */
     const char *token;   /* of the call, written down before: asked again with it, it is the same VM */
     const char *options; /* words for `tidemill run`, as a shell reads them; "": none */
 };

@@ -503,6 +503,7 @@ int tm_azure_cloud_create(struct tm_env *env, const struct tm_azure_options *opt
                                          .begin = azure_begin,
                                          .take = azure_take,
                                          .end = azure_end,
+                                         .remove_rest = tm_azure__remove_firewall,
                                          .destroy = azure_destroy};
     c->options = *options;
     int rc = tm_vm_cloud__init(&c->base, env, &driver, &options->vm, e);

@@ -24,7 +24,7 @@ struct tm_azure_options {
     const char *group;          /* resource group; NULL: TM_AZURE_GROUP, made where there is none */
     const char *image;          /* PUBLISHER:OFFER:SKU:VERSION, or an id; NULL: TM_AZURE_IMAGE */
     const char *subnet;         /* an id; NULL: of a network "tidemill-LOCATION", made where there is none */
-    const char *security_group; /* an id */
+    const char *security_group; /* an id; NULL: one made for the run, in which its own VMs reach each other */
     const char *identity;       /* id of a user-assigned identity by which VMs end themselves */
     bool public_ip;
     int64_t disk_gb; /* of the first disk; 0: as the image has it */

@@ -2,6 +2,7 @@
 #ifndef TM_CLOUD_AZURE_INTERNAL_H
 #define TM_CLOUD_AZURE_INTERNAL_H
 
+#include "base/jsonout.h"
 #include "cloud/azure_cloud.h"
 #include "cloud/azure_text.h"
 #include "web/aws_sign.h"
@@ -64,8 +65,26 @@ int tm_azure__print_part(struct tm_azure__cloud *c, size_t at, enum tm_azure__st
 int tm_azure__print_vm(struct tm_azure__cloud *c, size_t at, struct tm_text *out, struct tm_error *e);
 void tm_azure__make_object(struct tm_azure__cloud *c, size_t at, const char *what, const char *method, char *key,
                            struct tm_azure_request *out);
-/* Waits: the program in the container, the resource group, the network. */
+/* Waits: the program in the container, the resource group, the network, the firewall. */
 int tm_azure__prepare(struct tm_azure__cloud *c, struct tm_error *e);
+const char *tm_azure__group_of(const struct tm_azure__cloud *c);
+/* Waits: 0, -TM_ENOTFOUND, or words. `out_state`: provisioningState; NULL: not asked for. */
+int tm_azure__ask_arm(struct tm_azure__cloud *c, struct tm_arm_request *r, const char *what, char out_state[32],
+                      struct tm_error *e);
+/* Waits until a resource of Microsoft.Network at this path is there and ready: as it is, or made with this body. */
+int tm_azure__make_resource(struct tm_azure__cloud *c, const char *path, const char *body, const char *what,
+                            struct tm_error *e);
+
+/* ---- azure_firewall.c: who reaches whom; nothing where the user named a security group ---- */
+
+/* Waits. */
+int tm_azure__make_firewall(struct tm_azure__cloud *c, struct tm_error *e);
+/* In an interface: whom it lets in. */
+void tm_azure__put_rules(const struct tm_azure__cloud *c, struct tm_jsonout *json);
+/* In its configuration: that it is one of them. */
+void tm_azure__put_member(const struct tm_azure__cloud *c, struct tm_jsonout *json);
+/* Waits, not for long: of the cloud of `self`, whose VMs have gone. */
+void tm_azure__remove_firewall(void *self);
 
 /* ---- azure_prices.c ---- */
 

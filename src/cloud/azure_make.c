@@ -13,7 +13,7 @@
 
 enum { OBJECT_MS = 60000, UPLOAD_MS = 10 * 60000, TRIES = 6, ASK_MS = 60000, READY_MS = 120000, READY_PAUSE_MS = 1000 };
 
-static const char *group_of(const struct tm_azure__cloud *c)
+const char *tm_azure__group_of(const struct tm_azure__cloud *c)
 {
     return c->options.group != NULL ? c->options.group : TM_AZURE_GROUP;
 }
@@ -34,8 +34,8 @@ void tm_azure__path_of(struct tm_azure__cloud *c, enum tm_azure__stage part, con
     const char *name = vm != NULL ? vm : "";
     out->arm = c->arm;
     out->body = NULL;
-    tm_arm_path(out, "/resourceGroups/%.100s/providers/%s%s%s%s?api-version=%s", group_of(c), parts[part].type,
-                vm != NULL ? "/" : "", name, vm != NULL ? parts[part].ending : "", parts[part].api);
+    tm_arm_path(out, "/resourceGroups/%.100s/providers/%s%s%s%s?api-version=%s", tm_azure__group_of(c),
+                parts[part].type, vm != NULL ? "/" : "", name, vm != NULL ? parts[part].ending : "", parts[part].api);
 }
 
 static void put_tags(struct tm_azure__cloud *c, size_t at, struct tm_jsonout *json)
@@ -53,7 +53,7 @@ static void put_id(struct tm_azure__cloud *c, size_t at, enum tm_azure__stage pa
 {
     char id[512];
     (void)snprintf(id, sizeof id, "/subscriptions/%s/resourceGroups/%.100s/providers/%s/%s%s",
-                   tm_arm_subscription(c->arm), group_of(c), parts[part].type, c->base.vms.vms[at].token,
+                   tm_arm_subscription(c->arm), tm_azure__group_of(c), parts[part].type, c->base.vms.vms[at].token,
                    parts[part].ending);
     tm_jsonout_string(json, "id", id);
 }
@@ -94,12 +94,14 @@ static void put_reference(struct tm_jsonout *json, const char *key, const char *
 static void put_nic(struct tm_azure__cloud *c, size_t at, struct tm_jsonout *json)
 {
     if (c->options.security_group != NULL) put_reference(json, "networkSecurityGroup", c->options.security_group);
+    tm_azure__put_rules(c, json);
     tm_jsonout_list(json, "ipConfigurations");
     tm_jsonout_object(json, NULL);
     tm_jsonout_string(json, "name", "one");
     tm_jsonout_object(json, "properties");
     tm_jsonout_string(json, "privateIPAllocationMethod", "Dynamic");
     put_reference(json, "subnet", c->subnet);
+    tm_azure__put_member(c, json);
     if (c->options.public_ip) {
         tm_jsonout_object(json, "publicIPAddress");
         put_id(c, at, TM_AZURE_ADDRESS, json);
@@ -335,9 +337,8 @@ static int bring(struct tm_azure__cloud *c, const char *what, const char *file, 
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "bringing the %s to the container", what);
 }
 
-/* 0, -TM_ENOTFOUND, or words. `out_state`: provisioningState; NULL: not asked for. */
-static int ask_arm(struct tm_azure__cloud *c, struct tm_arm_request *r, const char *what, char out_state[32],
-                   struct tm_error *e)
+int tm_azure__ask_arm(struct tm_azure__cloud *c, struct tm_arm_request *r, const char *what, char out_state[32],
+                      struct tm_error *e)
 {
     struct tm_web_answer answer;
     struct tm_arm_refusal why = {.code = ""};
@@ -380,9 +381,9 @@ static int make_group(struct tm_azure__cloud *c, struct tm_error *e)
     struct tm_text body;
     struct tm_jsonout json;
     char what[160];
-    (void)snprintf(what, sizeof what, "resource group %.100s", group_of(c));
-    tm_arm_path(&r, "/resourcegroups/%.100s?api-version=" TM_AZURE_API_GROUP, group_of(c));
-    int rc = ask_arm(c, &r, what, NULL, e);
+    (void)snprintf(what, sizeof what, "resource group %.100s", tm_azure__group_of(c));
+    tm_arm_path(&r, "/resourcegroups/%.100s?api-version=" TM_AZURE_API_GROUP, tm_azure__group_of(c));
+    int rc = tm_azure__ask_arm(c, &r, what, NULL, e);
     if (rc != -(int)TM_ENOTFOUND) return rc;
     tm_text_init(&body, 4096);
     tm_jsonout_init_line(&json, &body);
@@ -393,7 +394,7 @@ static int make_group(struct tm_azure__cloud *c, struct tm_error *e)
     rc = tm_text_status(&body, e);
     r.method = "PUT";
     r.body = tm_text_string(&body);
-    if (rc == 0) rc = ask_arm(c, &r, what, NULL, e);
+    if (rc == 0) rc = tm_azure__ask_arm(c, &r, what, NULL, e);
     tm_text_deinit(&body);
     return rc;
 }
@@ -421,42 +422,47 @@ static void print_network(const struct tm_azure__cloud *c, struct tm_text *out)
         tm_jsonout_end(&json);
 }
 
+int tm_azure__make_resource(struct tm_azure__cloud *c, const char *path, const char *body, const char *what,
+                            struct tm_error *e)
+{
+    struct tm_arm_request r = {.arm = c->arm, .method = "GET"};
+    char state[32] = "";
+    struct tm_env *env = c->base.env;
+    tm_arm_path(&r, "%s?api-version=" TM_AZURE_API_NETWORK, path);
+    int64_t until_ns = env->monotonic_ns(env) + READY_MS * 1000000LL;
+    for (;;) {
+        r.method = "GET";
+        r.body = NULL;
+        int rc = tm_azure__ask_arm(c, &r, what, state, e);
+        if (rc == -(int)TM_ENOTFOUND) { /* or it was going until now: the program before us has removed it */
+            r.method = "PUT";
+            r.body = body;
+            rc = tm_azure__ask_arm(c, &r, what, state, e);
+        }
+        if (rc != 0 || strcmp(state, "Succeeded") == 0) return rc;
+        if (strcmp(state, "Failed") == 0 || env->monotonic_ns(env) > until_ns)
+            return tm_error_set(e, TM_EPEER, "%s: %s is not ready: %s", what, strrchr(path, '/') + 1, state);
+        env->sleep_ms(env, READY_PAUSE_MS);
+    }
+}
+
 /* A network that the user did not name: made once, used by all runs in its location, and of no cost. */
 static int make_network(struct tm_azure__cloud *c, struct tm_error *e)
 {
-    struct tm_arm_request r = {.arm = c->arm, .method = "GET"};
     struct tm_text body;
-    char state[32] = "";
     char path[300];
-    struct tm_env *env = c->base.env;
     (void)snprintf(path, sizeof path,
-                   "/resourceGroups/%.100s/providers/Microsoft.Network/virtualNetworks/tidemill-%.60s", group_of(c),
-                   c->options.location);
+                   "/resourceGroups/%.100s/providers/Microsoft.Network/virtualNetworks/tidemill-%.60s",
+                   tm_azure__group_of(c), c->options.location);
     (void)snprintf(c->subnet, sizeof c->subnet, "/subscriptions/%s%s/subnets/default", tm_arm_subscription(c->arm),
                    path);
-    tm_arm_path(&r, "%s?api-version=" TM_AZURE_API_NETWORK, path);
-    int rc = ask_arm(c, &r, "network", state, e);
     tm_text_init(&body, 4096);
-    if (rc == -(int)TM_ENOTFOUND) {
-        print_network(c, &body);
-        r.method = "PUT";
-        r.body = tm_text_string(&body);
-        rc = ask_arm(c, &r, "network", state, e);
-    }
-    int64_t until_ns = env->monotonic_ns(env) + READY_MS * 1000000LL;
-    while (rc == 0 && strcmp(state, "Succeeded") != 0) {
-        if (strcmp(state, "Failed") == 0 || env->monotonic_ns(env) > until_ns)
-            rc = tm_error_set(e, TM_EPEER,
-                              "network tidemill-%.60s is not ready: %s; name a subnet: fleet: {azure: "
-                              "{subnet: ...}}",
-                              c->options.location, state);
-        r.method = "GET";
-        r.body = NULL;
-        env->sleep_ms(env, READY_PAUSE_MS);
-        if (rc == 0) rc = ask_arm(c, &r, "network", state, e);
-    }
+    print_network(c, &body);
+    int rc = tm_text_status(&body, e);
+    if (rc == 0) rc = tm_azure__make_resource(c, path, tm_text_string(&body), "network", e);
     tm_text_deinit(&body);
-    return rc;
+    return rc == 0 ? 0
+                   : tm_error_wrap(e, rc, "making a network (fleet: {azure: {subnet: ID}} names a subnet of yours)");
 }
 
 /* Azure takes no VM without a key or a password; nobody keeps the other half of this one. */
@@ -485,15 +491,29 @@ static int make_key(struct tm_azure__cloud *c, struct tm_error *e)
     return 0;
 }
 
+/* That URLs can be signed: a key for that is asked for here, where we may wait, and a refusal ends the run. */
+static int check_urls(struct tm_azure__cloud *c, struct tm_error *e)
+{
+    struct tm_text url;
+    tm_text_init(&url, 16384);
+    int rc = tm_azure_await_key(c->azure, e);
+    if (rc == 0) rc = put_url(c, SIZE_MAX, "program", "GET", 60, &url, e);
+    tm_text_deinit(&url);
+    return rc;
+}
+
 int tm_azure__prepare(struct tm_azure__cloud *c, struct tm_error *e)
 {
     const struct tm_vm_options *o = &c->base.options;
     int rc = bring(c, "program", o->program, c->sha256, e);
     if (rc == 0 && o->wheel != NULL) rc = bring(c, "wheel", o->wheel, c->base.wheel_sha256, e);
+    if (rc == 0) rc = check_urls(c, e);
     if (rc == 0) rc = make_key(c, e);
     if (rc == 0) rc = make_group(c, e);
     if (rc != 0) return rc;
-    if (c->options.subnet == NULL) return make_network(c, e);
-    (void)snprintf(c->subnet, sizeof c->subnet, "%.500s", c->options.subnet);
-    return 0;
+    if (c->options.subnet == NULL)
+        rc = make_network(c, e);
+    else
+        (void)snprintf(c->subnet, sizeof c->subnet, "%.500s", c->options.subnet);
+    return rc == 0 ? tm_azure__make_firewall(c, e) : rc;
 }

@@ -46,6 +46,8 @@ static const struct {
     {"AuthorizationFailed", TM_VM_STOP, "allow what `tidemill cloud check azure --emit policy` prints"},
     {"LinkedAuthorizationFailed", TM_VM_STOP, "allow what `tidemill cloud check azure --emit policy` prints"},
     {"PropertyChangeNotAllowed", TM_VM_LOOK, ""},
+    {"InvalidResourceReference", TM_VM_STOP,
+     "if `cloud clean` took the run's security group while it had no VM, run --resume makes it again"},
     {"SubscriptionNotFound", TM_VM_STOP, "correct AZURE_SUBSCRIPTION_ID"},
     {"ResourceGroupNotFound", TM_VM_STOP, "create it, or name another: fleet: {azure: {resource_group: ...}}"},
     {"MissingSubscriptionRegistration", TM_VM_STOP,

@@ -391,10 +391,11 @@ int tm_gcp__make_insert(struct tm_gcp__cloud *c, size_t slot, struct tm_error *e
     } else if (!next_zone(c, place, c->zone_next, s)) {
         return tm_error_set(e, TM_EINPUT, "region %s has no zones", place);
     }
-    c->zone_next = zone_index(c, s->zone);
     int rc = print_script(c, slot, e);
-    if (rc == 0) print_body(c, slot);
-    if (rc == 0) rc = write_down(c, slot, e);
+    if (rc != 0) return rc;
+    c->zone_next = zone_index(c, s->zone);
+    print_body(c, slot);
+    rc = write_down(c, slot, e);
     if (rc == 0) fill_insert(c, slot);
     return rc;
 }
@@ -406,6 +407,7 @@ int tm_gcp__make_elsewhere(struct tm_gcp__cloud *c, size_t slot, bool *out_more,
     *out_more = false;
     if (s->zones_left == 0 || !next_zone(c, place, zone_index(c, s->zone), s)) return 0;
     s->zones_left--;
+    tm_vms__elsewhere(&c->shared.vms, c->shared.slots[slot].call.at);
     int rc = s->script.length == 0 ? print_script(c, slot, e) : 0; /* it was asked for by an earlier program */
     if (rc == 0) print_body(c, slot);
     if (rc == 0) rc = write_down(c, slot, e);
@@ -568,5 +570,5 @@ int tm_gcp__prepare(struct tm_gcp__cloud *c, struct tm_error *e)
     if (rc == 0 && o->wheel != NULL) rc = bring(c, "wheel", o->wheel, c->shared.wheel_sha256, e);
     if (rc == 0) rc = find_zones(c, e);
     if (rc == 0) rc = check_places(c, e);
-    return rc == 0 ? tm_gcp__make_rule(c, e) : rc;
+    return rc == 0 ? tm_gcp__make_rules(c, e) : rc;
 }

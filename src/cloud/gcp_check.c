@@ -306,7 +306,7 @@ static void check_urls(struct checking *c)
     struct tm_error e = {.text = ""};
     const struct tm_gcp_object object = {"GET", "bucket", "object"};
     tm_text_init(&url, 8192);
-    int rc = tm_gcp_url(c->gcp, &object, NULL, 60, &url, &e);
+    int rc = tm_gcp_ask_url(c->gcp, &object, NULL, 60, &url, &e);
     struct tm_cloud_check *line = add(c, "signed URLs", rc == 0 ? TM_CHECK_GOOD : TM_CHECK_BAD);
     c->memory = c->memory || rc == -(int)TM_ENOMEM;
     (void)snprintf(line->what, sizeof line->what, "%.390s", rc == 0 ? "can be made" : e.text);

@@ -106,7 +106,7 @@ static int take_refusal(struct tm_gcp__cloud *c, size_t slot, const char *code, 
     if (tm_gcp__remedy_of(code) == TM_VM_ELSEWHERE) {
         tm_debug(TM_DEBUG_CLOUD, "gcp: %s: %s", c->slots[slot].zone, words);
         int rc = tm_gcp__make_elsewhere(c, slot, &more, e);
-        if (rc != 0) return rc;
+        if (rc != 0) return tm_vm_cloud__go_on(&c->shared, slot, rc, e); /* asked for again later */
     }
     if (more) return go_on(c, slot, out, e);
     return tm_vms__refused(&c->shared.vms, call_of(c, slot)->at, code, words, tm_vm_cloud__now_ms(&c->shared), e);
@@ -292,7 +292,7 @@ static int gcp_take(void *self, size_t slot, int rc, struct tm_web_answer *answe
 
 static void remove_rest(void *self)
 {
-    tm_gcp__remove_rule(self);
+    tm_gcp__remove_rules(self);
 }
 
 static void gcp_destroy(void *self)

@@ -1,5 +1,6 @@
-/* The firewall rule of a run: VMs with its tag reach each other, in whatever network they are. It is named after the
- * run, so that it is found again, and says the job's name. */
+/* The firewall rules of a run: VMs with its tag reach each other, in whatever network they are, and nobody else reaches
+ * them but by a rule that the user made: ours stands before those that Google puts into a network, and behind others.
+ * They are named after the run, so that they are found again, and say the job's name. */
 #include "base/jsonout.h"
 #include "base/log.h"
 #include "cloud/gcp_internal.h"
@@ -8,16 +9,30 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ASK_MS = 30000, TRIES = 4, BODY_MAX = 4096 };
+enum { ASK_MS = 30000, TRIES = 4, BODY_MAX = 4096, BEFORE_GOOGLES = 65000 };
+
+/* What lets members in is made first, and goes last. */
+static const char *const endings[] = {"", TM_GCP_RULE_REST};
+
+enum { ALLOW, DENY, RULES };
 
 void tm_gcp__rule_name(uint64_t run, char out[40])
 {
     (void)snprintf(out, 40, "tidemill-%016" PRIx64, run);
 }
 
-static int print_rule(const struct tm_gcp__cloud *c, const char *name, struct tm_text *out, struct tm_error *e)
+static void put_tags(const struct tm_gcp__cloud *c, const char *key, struct tm_jsonout *json)
 {
-    static const char *const tags[] = {"sourceTags", "targetTags"};
+    char tag[40];
+    tm_gcp__rule_name(c->options.common.run, tag);
+    tm_jsonout_list(json, key);
+    tm_jsonout_string(json, NULL, tag);
+    tm_jsonout_end(json);
+}
+
+static int print_rule(const struct tm_gcp__cloud *c, int kind, const char *name, struct tm_text *out,
+                      struct tm_error *e)
+{
     char network[200];
     char about[200];
     struct tm_jsonout json;
@@ -30,16 +45,20 @@ static int print_rule(const struct tm_gcp__cloud *c, const char *name, struct tm
     tm_jsonout_string(&json, "description", about);
     tm_jsonout_string(&json, "network", network);
     tm_jsonout_string(&json, "direction", "INGRESS");
-    tm_jsonout_list(&json, "allowed");
+    if (kind == DENY) tm_jsonout_integer(&json, "priority", BEFORE_GOOGLES);
+    tm_jsonout_list(&json, kind == DENY ? "denied" : "allowed");
     tm_jsonout_object(&json, NULL);
     tm_jsonout_string(&json, "IPProtocol", "all");
     tm_jsonout_end(&json);
     tm_jsonout_end(&json);
-    for (size_t i = 0; i < 2; i++) {
-        tm_jsonout_list(&json, tags[i]);
-        tm_jsonout_string(&json, NULL, name);
+    if (kind == DENY) {
+        tm_jsonout_list(&json, "sourceRanges");
+        tm_jsonout_string(&json, NULL, "0.0.0.0/0");
         tm_jsonout_end(&json);
+    } else {
+        put_tags(c, "sourceTags", &json);
     }
+    put_tags(c, "targetTags", &json);
     tm_jsonout_end(&json);
     return tm_text_status(out, e);
 }
@@ -69,37 +88,55 @@ static int ask(struct tm_gcp__cloud *c, const char *method, const char *path, co
     return rc;
 }
 
-int tm_gcp__make_rule(struct tm_gcp__cloud *c, struct tm_error *e)
+static int make_one(struct tm_gcp__cloud *c, int kind, struct tm_error *why, struct tm_error *e)
 {
     struct tm_text body;
-    struct tm_error own = {.text = ""};
-    char name[40];
+    char run[40];
+    char name[48];
     char path[200];
-    tm_gcp__rule_name(c->options.common.run, name);
+    tm_gcp__rule_name(c->options.common.run, run);
+    (void)snprintf(name, sizeof name, "%s%s", run, endings[kind]);
     (void)snprintf(path, sizeof path, "/projects/%s/global/firewalls", c->project);
     tm_text_init(&body, BODY_MAX);
-    int rc = print_rule(c, name, &body, e);
-    if (rc == 0) rc = ask(c, "POST", path, tm_text_string(&body), 409, &own);
+    int rc = print_rule(c, kind, name, &body, e);
+    if (rc == 0) rc = ask(c, "POST", path, tm_text_string(&body), 409, why);
     tm_text_deinit(&body);
+    return rc;
+}
+
+int tm_gcp__make_rules(struct tm_gcp__cloud *c, struct tm_error *e)
+{
+    struct tm_error own = {.text = ""};
+    int rc = 0;
+    for (int kind = ALLOW; rc == 0 && kind < RULES; kind++) {
+        rc = make_one(c, kind, &own, e);
+        if (rc == 0) c->ruled = true;
+    }
     if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
-    c->ruled = rc == 0;
-    if (rc != 0) /* in the network default VMs reach each other without it */
-        tm_log(TM_LOG_WARN, "the firewall rule of the job could not be made: %s; VMs must reach each other without it",
+    if (rc != 0 && !c->ruled) /* in the network default VMs reach each other without it */
+        tm_log(TM_LOG_WARN,
+               "the firewall rules of the job could not be made: %s; VMs must reach each other without them", own.text);
+    else if (rc != 0)
+        tm_log(TM_LOG_WARN,
+               "the firewall rule that keeps others out could not be made, so other machines in the network can "
+               "reach the job's VMs: %s",
                own.text);
     return 0;
 }
 
-void tm_gcp__remove_rule(struct tm_gcp__cloud *c)
+void tm_gcp__remove_rules(struct tm_gcp__cloud *c)
 {
     struct tm_error e = {.text = ""};
-    char name[40];
+    char run[40];
     char path[200];
     if (!c->ruled) return;
-    tm_gcp__rule_name(c->options.common.run, name);
-    (void)snprintf(path, sizeof path, "/projects/%s/global/firewalls/%s", c->project, name);
-    if (ask(c, "DELETE", path, NULL, 404, &e) != 0)
-        tm_log(TM_LOG_WARN,
-               "the firewall rule of the job could not be removed: %s; `tidemill cloud clean gcp` does it later "
-               "(it costs nothing)",
-               e.text);
+    tm_gcp__rule_name(c->options.common.run, run);
+    for (int kind = RULES - 1; kind >= ALLOW; kind--) {
+        (void)snprintf(path, sizeof path, "/projects/%.90s/global/firewalls/%s%s", c->project, run, endings[kind]);
+        if (ask(c, "DELETE", path, NULL, 404, &e) != 0)
+            tm_log(TM_LOG_WARN,
+                   "a firewall rule of the job could not be removed: %s; `tidemill cloud clean gcp` does it later "
+                   "(it costs nothing)",
+                   e.text);
+    }
 }

@@ -31,7 +31,7 @@ struct tm_gcp__cloud {
     size_t zone_count;
     size_t zone_next; /* turns, so that VMs of a region are not all in one zone that has nothing */
     char sha256[TM_SHA256_HEX];
-    bool ruled;                 /* the run has its firewall rule */
+    bool ruled;                 /* the run has firewall rules */
     struct tm_gcp__slot *slots; /* TM_VM_CALLS_MAX; owned */
 };
 
@@ -54,9 +54,9 @@ int tm_gcp__prepare(struct tm_gcp__cloud *c, struct tm_error *e);
 
 /* ---- gcp_firewall.c: who reaches whom ---- */
 
-/* Waits. Without the permission to make one: a warning. */
-int tm_gcp__make_rule(struct tm_gcp__cloud *c, struct tm_error *e);
+/* Waits. Without the permission to make them: a warning. */
+int tm_gcp__make_rules(struct tm_gcp__cloud *c, struct tm_error *e);
 /* Waits. */
-void tm_gcp__remove_rule(struct tm_gcp__cloud *c);
+void tm_gcp__remove_rules(struct tm_gcp__cloud *c);
 
 #endif

@@ -11,6 +11,8 @@
 #define TM_GCP_LABEL_POOL "tidemill-pool"
 /* Of a firewall rule, which has no labels: the job's name follows. */
 #define TM_GCP_RULE_ABOUT "Tidemill: VMs of one job reach each other; job "
+/* How the name of the second ends, which keeps all others out. */
+#define TM_GCP_RULE_REST "-rest"
 
 enum { TM_GCP_LABEL_MAX = 64, TM_GCP_NAME_MAX = 128 };
 
@@ -50,7 +52,7 @@ struct tm_gcp__operation {
 /* False: it has no name. */
 bool tm_gcp__read_operation(const json_t *root, struct tm_gcp__operation *out);
 
-/* Of a run's firewall rule, and the tag of its VMs. */
+/* Of a run's first firewall rule, and the tag of its VMs. */
 void tm_gcp__rule_name(uint64_t run, char out[40]);
 
 #endif

@@ -16,6 +16,9 @@ enum {
     LOOK_MS = 100,
     START_LIMIT_MS = 120000, /* from the agent's start to its joining */
     COMMAND_LIMIT_MS = 300000,
+    RETURN_LIMIT_MS = 15000,
+    REFUSED_MS = 3000, /* sooner than this a host has refused us (sshd's MaxStartups), and is not away */
+    RETURNS_MAX = 5,   /* to one agent, of connections that do not last */
     LASTED_MS = 60000, /* an instance that was there so long makes its host a good one again */
     END_LIMIT_MS = 20000,
     TAKEN_STATUS = 143, /* hosts_command.c: the agent had SIGTERM */
@@ -146,6 +149,7 @@ static int grant(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct 
     (void)snprintf(instance->zone, sizeof instance->zone, "%.60s", slot->host->name);
     c->instance_count++;
     slot->id = instance->id;
+    slot->returns = 0;
     return begin(c, slot, TM_HOSTS_ASKING, e);
 }
 
@@ -172,6 +176,17 @@ static int take_answer(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, c
     slot->here[length] = '\0';
     bool there = strcmp(blank + 1, c->sha256) == 0;
     return begin(c, slot, there ? TM_HOSTS_STARTING : TM_HOSTS_BRINGING, e);
+}
+
+/* The connection has ended without a word of the agent, which does not end with it: the host is asked once more. */
+static bool may_return(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot)
+{
+    int64_t lasted_ms = now_ms(&c->cloud) - slot->since_ms;
+    bool watched = slot->doing == TM_HOSTS_WATCHING,
+         refused = slot->doing == TM_HOSTS_RETURNING && lasted_ms < REFUSED_MS;
+    if (!(watched || refused) || slot->id == 0) return false;
+    if (watched && lasted_ms >= LASTED_MS) slot->returns = 0;
+    return slot->returns++ < RETURNS_MAX;
 }
 
 /* ssh has ended: what it said tells how it went. */
@@ -209,6 +224,7 @@ static int after_command(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot,
             if (status != 0) wait_longer(c, slot, taken ? "its owner ended the agent" : last_words(slot, why));
             return end_instance(c, slot, status == 0 ? TM_INSTANCE_RELEASED : TM_INSTANCE_LOST, (int)status, e);
         }
+        if (may_return(c, slot)) return begin(c, slot, TM_HOSTS_RETURNING, e);
         break;
     }
     wait_longer(c, slot, last_words(slot, why));
@@ -217,7 +233,9 @@ static int after_command(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot,
 
 static bool is_late(struct tm_hosts__cloud *c, const struct tm_hosts__slot *slot)
 {
-    int64_t limit = slot->doing == TM_HOSTS_STARTING ? START_LIMIT_MS : COMMAND_LIMIT_MS;
+    int64_t limit = slot->doing == TM_HOSTS_STARTING    ? START_LIMIT_MS
+                    : slot->doing == TM_HOSTS_RETURNING ? RETURN_LIMIT_MS
+                                                        : COMMAND_LIMIT_MS;
     return slot->pid > 0 && slot->doing != TM_HOSTS_WATCHING && now_ms(&c->cloud) - slot->since_ms > limit;
 }
 
@@ -236,6 +254,10 @@ static int step_slot(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, str
         (c->options.has_joined == NULL || c->options.has_joined(c->options.context, slot->id))) {
         int rc = arrive(c, slot, e);
         if (rc != 0) return rc;
+    }
+    if (slot->doing == TM_HOSTS_RETURNING && tm_hosts__said(slot, "TM-BACK", started, sizeof started)) {
+        slot->doing = TM_HOSTS_WATCHING;
+        slot->since_ms = now_ms(&c->cloud);
     }
     return tm_hosts__has_ended(c, slot, &status) ? after_command(c, slot, e) : 0;
 }

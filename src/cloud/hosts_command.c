@@ -61,6 +61,15 @@ static void put_ask(struct tm_text *out)
                       "echo TM-HERE \"${1:-none}\" \"$h\"\n");
 }
 
+/* Until the agent $p ends, in its folder. */
+static void put_watch(struct tm_text *out)
+{
+    tm_text_puts(out, "while kill -0 $p 2>/dev/null; do sleep 0.5; done\n"
+                      "tail -n 5 log 2>/dev/null\n"
+                      "[ ! -e taken ] || echo 143 >status\n"
+                      "echo TM-ENDED $(cat status 2>/dev/null || echo 137)\n");
+}
+
 static int put_start(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct tm_text *out, struct tm_error *e)
 {
     char ticket[TM_HOSTS_TICKET_MAX];
@@ -78,13 +87,23 @@ static int put_start(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, str
                    "</dev/null >log 2>&1 &\n"
                    "i=0; while [ ! -s pid ] && [ $i -lt 100 ]; do sleep 0.05; i=$((i+1)); done\n"
                    "p=$(cat pid) || exit 1\n"
-                   "echo TM-STARTED $p\n"
-                   "while kill -0 $p 2>/dev/null; do sleep 0.5; done\n"
-                   "tail -n 5 log 2>/dev/null\n"
-                   "[ ! -e taken ] || echo 143 >status\n"
-                   "echo TM-ENDED $(cat status 2>/dev/null || echo 137)\n",
+                   "echo TM-STARTED $p\n",
                    c->options.arguments);
+    put_watch(out);
     return 0;
+}
+
+/* To an agent that was started before, over a new connection; one that does not run any more has ended. */
+static void put_return(struct tm_text *out)
+{
+    tm_text_puts(out, "cd \"$d\" 2>/dev/null || { echo TM-ENDED 137; exit; }\n"
+                      "p=$(cat pid 2>/dev/null)\n"
+                      "if tr '\\0' '\\n' 2>/dev/null </proc/$p/environ | grep -qxF \"TIDEMILL_SLOT=$d\"; then\n"
+                      "  echo TM-BACK\n"
+                      "else\n"
+                      "  p=none\n"
+                      "fi\n");
+    put_watch(out);
 }
 
 static int put_script(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct tm_text *out, struct tm_error *e)
@@ -95,6 +114,7 @@ static int put_script(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, st
         int rc = put_start(c, slot, out, e);
         if (rc != 0) return rc;
     }
+    if (slot->doing == TM_HOSTS_RETURNING) put_return(out);
     if (slot->doing == TM_HOSTS_ENDING) {
         put_end(out);
         tm_text_puts(out, "echo TM-CLEAN\n");

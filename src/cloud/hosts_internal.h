@@ -10,7 +10,8 @@ enum tm_hosts__doing {
     TM_HOSTS_BRINGING, /* the program */
     TM_HOSTS_STARTING, /* the agent is started, and has not joined */
     TM_HOSTS_WATCHING,
-    TM_HOSTS_ENDING, /* the agent is ended, and its folder removed */
+    TM_HOSTS_RETURNING, /* the connection has ended: does the agent still run? */
+    TM_HOSTS_ENDING,    /* the agent is ended, and its folder removed */
 };
 
 struct tm_hosts__slot {
@@ -25,6 +26,7 @@ struct tm_hosts__slot {
     char here[TM_ADDRESS_MAX]; /* this machine as the host sees it */
     bool unclean;              /* something may be left there */
     int failures;              /* in a row */
+    int returns;               /* to its agent, likewise */
     int64_t retry_ms;
     int64_t since_ms;
     int64_t billed_ms;

@@ -48,7 +48,8 @@ struct remote {
     struct tm_env *env;
     struct tm_remote_driver driver;
     struct tm_remote_options options;
-    struct tm_cloud_pool pools[2];
+    struct tm_cloud_pool pools[TM_CLOUD_POOLS_MAX];
+    int pool_count;
     char stem[TM_REMOTE_NAME_MAX]; /* of names of this program: the prefix and its own number */
     int64_t begin_ms;
     bool calling;
@@ -58,11 +59,11 @@ struct remote {
     bool told;      /* that the service does not do what it is asked */
     int64_t poll_ms;
     int64_t list_ms;
-    int want[2];
-    int missing[2];      /* as was told */
-    bool turned_down[2]; /* the last one that was asked for */
-    int failures[2];
-    int64_t retry_ms[2];
+    int want[TM_CLOUD_POOLS_MAX];
+    int missing[TM_CLOUD_POOLS_MAX];      /* as was told */
+    bool turned_down[TM_CLOUD_POOLS_MAX]; /* the last one that was asked for */
+    int failures[TM_CLOUD_POOLS_MAX];
+    int64_t retry_ms[TM_CLOUD_POOLS_MAX];
     struct tm_cloud_instance *instances;
     size_t instance_count, instance_capacity;
     struct thing *things; /* by the same places */
@@ -209,9 +210,9 @@ static int give_notice(struct remote *r, size_t at, int64_t left_ms, struct tm_e
 static uint64_t number_of(const struct remote *r, const char *name)
 {
     int64_t number = 0;
-    size_t length = strlen(r->stem);
-    if (strncmp(name, r->stem, length) != 0) return 0;
-    return tm_number_i64(name + length, strlen(name + length), &number) && number > 0 ? (uint64_t)number : 0;
+    if (strncmp(name, r->stem, strlen(r->stem)) != 0) return 0;
+    const char *last = strrchr(name, '-') + 1; /* the stem ends in one */
+    return tm_number_i64(last, strlen(last), &number) && number > 0 ? (uint64_t)number : 0;
 }
 
 static size_t find(const struct remote *r, uint64_t id)
@@ -244,7 +245,7 @@ static int take_running(struct remote *r, size_t at, const struct tm_remote_row 
     if (!thing->runs) thing->running_ms = now_ms(&r->cloud);
     thing->runs = true;
     (void)snprintf(instance->host, sizeof instance->host, "%s", row->host);
-    if (row->price_usd_h > 0) instance->price_usd_h = r->options.price_usd_h[instance->pool] = row->price_usd_h;
+    if (row->price_usd_h > 0) instance->price_usd_h = r->pools[instance->pool].price_usd_h = row->price_usd_h;
     if (row->zone[0] != '\0') (void)snprintf(instance->zone, sizeof instance->zone, "%s", row->zone);
     if (instance->state != TM_INSTANCE_STARTING) return 0;
     if (r->options.has_joined == NULL) return arrive(r, at, e);
@@ -301,11 +302,13 @@ static int take_missing(struct remote *r, struct tm_error *e)
 /* How many of what is wanted there is no capacity for. */
 static int tell_missing(struct remote *r, struct tm_error *e)
 {
-    int missing[2] = {r->turned_down[0], r->turned_down[1]};
+    int missing[TM_CLOUD_POOLS_MAX] = {0};
     int rc = 0;
+    for (int pool = 0; pool < r->pool_count; pool++)
+        missing[pool] = r->turned_down[pool];
     for (size_t i = 0; i < r->instance_count; i++)
         if (!is_gone(&r->instances[i]) && r->things[i].refused) missing[r->instances[i].pool]++;
-    for (int pool = 0; rc == 0 && pool < 2; pool++) {
+    for (int pool = 0; rc == 0 && pool < r->pool_count; pool++) {
         if (missing[pool] == r->missing[pool]) continue;
         r->missing[pool] = missing[pool];
         rc = tell(r, (struct tm_cloud_event){.kind = TM_CLOUD_REFUSED, .pool = pool, .count = missing[pool]}, e);
@@ -398,6 +401,7 @@ static int call(struct remote *r, enum tm_remote_call_kind kind, const char *nam
     if (kind == TM_REMOTE_CREATE) {
         r->call.instance = r->instances[r->call_at].id;
         r->call.market = r->instances[r->call_at].kind;
+        r->call.pool = r->instances[r->call_at].pool;
     }
     int rc = r->driver.begin(r->driver.self, &r->call, e);
     r->calling = rc == 0;
@@ -445,6 +449,15 @@ static int active(const struct remote *r, int pool)
     return count;
 }
 
+/* By its pool, where there is a choice, and its number. */
+static void name_thing(const struct remote *r, const struct tm_cloud_instance *instance, char out[TM_REMOTE_NAME_MAX])
+{
+    if (r->options.pool_count > 0)
+        (void)snprintf(out, TM_REMOTE_NAME_MAX, "%.36sp%d-%" PRIu64, r->stem, instance->pool + 1, instance->id);
+    else
+        (void)snprintf(out, TM_REMOTE_NAME_MAX, "%.40s%" PRIu64, r->stem, instance->id);
+}
+
 static int create_one(struct remote *r, int pool, struct tm_error *e)
 {
     void *instances = r->instances;
@@ -460,14 +473,14 @@ static int create_one(struct remote *r, int pool, struct tm_error *e)
                                                   .pool = pool,
                                                   .kind = r->pools[pool].kind,
                                                   .state = TM_INSTANCE_STARTING,
-                                                  .price_usd_h = r->options.price_usd_h[pool],
+                                                  .price_usd_h = r->pools[pool].price_usd_h,
                                                   .asked_ms = now_ms(&r->cloud),
                                                   .arrived_ms = -1,
                                                   .noticed_ms = -1,
                                                   .gone_ms = -1};
-    (void)snprintf(r->instances[at].type, sizeof r->instances[at].type, "%s", r->options.type);
+    (void)snprintf(r->instances[at].type, sizeof r->instances[at].type, "%s", r->pools[pool].type);
     r->things[at] = (struct thing){.asked = true};
-    (void)snprintf(r->things[at].name, sizeof r->things[at].name, "%.40s%" PRIu64, r->stem, r->instances[at].id);
+    name_thing(r, &r->instances[at], r->things[at].name);
     r->instance_count++;
     r->call_at = at;
     return call(r, TM_REMOTE_CREATE, r->things[at].name, e);
@@ -475,7 +488,7 @@ static int create_one(struct remote *r, int pool, struct tm_error *e)
 
 static bool may_create(const struct remote *r, int pool, int64_t now)
 {
-    int most = r->want[pool] < r->options.limit[pool] ? r->want[pool] : r->options.limit[pool];
+    int most = r->want[pool] < r->pools[pool].limit ? r->want[pool] : r->pools[pool].limit;
     return r->retry_ms[pool] <= now && active(r, pool) < most;
 }
 
@@ -493,7 +506,7 @@ static int start_call(struct remote *r, struct tm_error *e)
     bool due = false;
     int rc = delete_one(r, &due, e);
     if (rc != 0 || due) return rc;
-    for (int pool = 0; r->listed && pool < 2; pool++)
+    for (int pool = 0; r->listed && pool < r->pool_count; pool++)
         if (may_create(r, pool, now)) return create_one(r, pool, e);
     if (any_there(r) && r->list_ms <= now) return call(r, TM_REMOTE_LIST, "", e);
     return 0;
@@ -528,7 +541,7 @@ static int advance(struct remote *r, struct tm_error *e)
 
 static const struct tm_cloud_pool *remote_pools(struct tm_cloud *cloud, int *out_count)
 {
-    *out_count = 2;
+    *out_count = of(cloud)->pool_count;
     return of(cloud)->pools;
 }
 
@@ -549,7 +562,7 @@ static void drop_waiting(struct remote *r, int pool)
 static int remote_want(struct tm_cloud *cloud, int pool, int count, struct tm_error *e)
 {
     struct remote *r = of(cloud);
-    if (pool < 0 || pool > 1 || count < 0)
+    if (pool < 0 || pool >= r->pool_count || count < 0)
         return tm_error_set(e, TM_EUSAGE, "%s have no pool %d", r->driver.things, pool);
     r->want[pool] = count;
     drop_waiting(r, pool);
@@ -591,7 +604,7 @@ static int64_t earlier(int64_t a, int64_t b)
 static int64_t due_ms(struct remote *r)
 {
     int64_t due = any_there(r) ? r->list_ms : INT64_MAX;
-    for (int pool = 0; pool < 2; pool++)
+    for (int pool = 0; pool < r->pool_count; pool++)
         if (may_create(r, pool, INT64_MAX)) due = earlier(due, r->retry_ms[pool]);
     for (size_t i = 0; i < r->instance_count; i++)
         if (r->things[i].end && !r->things[i].over && !r->things[i].asked) due = earlier(due, r->things[i].delete_ms);
@@ -639,7 +652,7 @@ static int remote_next(struct tm_cloud *cloud, int64_t timeout_ms, struct tm_clo
 
 static double remote_price(struct tm_cloud *cloud, int pool)
 {
-    return pool >= 0 && pool < 2 ? of(cloud)->options.price_usd_h[pool] : NAN;
+    return pool >= 0 && pool < of(cloud)->pool_count ? of(cloud)->pools[pool].price_usd_h : NAN;
 }
 
 static void free_all(struct remote *r, bool whole)
@@ -666,7 +679,7 @@ static int remote_destroy(struct tm_cloud *cloud, struct tm_error *e)
     struct tm_cloud_event event;
     int64_t until = now_ms(cloud) + r->options.end_limit_ms;
     int rc = 0;
-    r->want[0] = r->want[1] = 0;
+    memset(r->want, 0, sizeof r->want);
     r->list_ms = 0;
     for (size_t i = 0; rc == 0 && i < r->instance_count; i++)
         rc = end(r, i, TM_INSTANCE_RELEASED, -1, e);
@@ -679,6 +692,23 @@ static int remote_destroy(struct tm_cloud *cloud, struct tm_error *e)
                           r->driver.look_up);
     free_all(r, rc == 0);
     return rc;
+}
+
+static void fill_pools(struct remote *r)
+{
+    const struct tm_remote_options *options = &r->options;
+    if (options->pool_count > 0) {
+        memcpy(r->pools, options->pools, (size_t)options->pool_count * sizeof *r->pools);
+        r->pool_count = options->pool_count;
+        return;
+    }
+    tm_cloud_pools__plain(r->pools);
+    r->pool_count = 2;
+    for (int pool = 0; pool < 2; pool++) {
+        (void)snprintf(r->pools[pool].type, sizeof r->pools[pool].type, "%s", options->type);
+        r->pools[pool].limit = options->limit[pool];
+        r->pools[pool].price_usd_h = options->price_usd_h[pool];
+    }
 }
 
 int tm_remote_cloud__create(struct tm_env *env, const struct tm_remote_driver *driver,
@@ -707,12 +737,7 @@ int tm_remote_cloud__create(struct tm_env *env, const struct tm_remote_driver *d
     r->begin_ms = env->monotonic_ns(env) / 1000000;
     r->poll_ms = POLL_MIN_MS < options->poll_ms ? POLL_MIN_MS : options->poll_ms;
     (void)snprintf(r->stem, sizeof r->stem, "%.30s%04x-", options->prefix, (unsigned)(env->random_u64(env) & 0xffff));
-    tm_cloud_pools__plain(r->pools);
-    for (int pool = 0; pool < 2; pool++) {
-        (void)snprintf(r->pools[pool].type, sizeof r->pools[pool].type, "%s", options->type);
-        r->pools[pool].limit = options->limit[pool];
-        r->pools[pool].price_usd_h = options->price_usd_h[pool];
-    }
+    fill_pools(r);
     *out = &r->cloud;
     return 0;
 }

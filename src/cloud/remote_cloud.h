@@ -19,6 +19,7 @@ struct tm_remote_call {
     char name[TM_REMOTE_NAME_MAX]; /* of the thing; "": TM_REMOTE_LIST */
     uint64_t instance;             /* TM_REMOTE_CREATE */
     enum tm_instance_kind market;  /* likewise */
+    int pool;                      /* likewise */
     bool force;                    /* TM_REMOTE_DELETE: asked for before, and it is still there */
 };
 
@@ -71,7 +72,10 @@ struct tm_remote_driver {
 
 /* All is borrowed as long as the cloud is there. */
 struct tm_remote_options {
-    const char *prefix;      /* of all names of this state folder: tm_remote__prefix */
+    const char *prefix; /* of all names of this state folder: tm_remote__prefix */
+    /* That there is a choice of, each with its limit; borrowed by `create` alone. */
+    const struct tm_cloud_pool *pools;
+    int pool_count;          /* 0: no choice but the market, and the next three say the rest */
     const char *type;        /* of the instances: "pod" */
     int limit[2];            /* by market: instances at a time */
     double price_usd_h[2];   /* where something is known */

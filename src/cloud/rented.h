@@ -59,7 +59,7 @@ int tm_rented_clear_aws(struct tm_env *env, const char *job, bool wait, struct t
 int tm_rented_find_gcp(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
                        struct tm_error *e);
 int tm_rented_end_gcp(struct tm_env *env, struct tm_rented_list *list, struct tm_error *e);
-/* Removes firewall rules of runs that have no VM any more. */
+/* Removes firewall rules of runs that have no VM now. */
 int tm_rented_clear_gcp(struct tm_env *env, const char *job, bool wait, struct tm_rented_beside *out,
                         struct tm_error *e);
 /* The same of a subscription of Azure, in every location: VMs, and interfaces, disks and addresses that they left.
@@ -67,6 +67,9 @@ int tm_rented_clear_gcp(struct tm_env *env, const char *job, bool wait, struct t
 int tm_rented_find_azure(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
                          struct tm_error *e);
 int tm_rented_end_azure(struct tm_env *env, struct tm_rented_list *list, struct tm_error *e);
+/* Removes security groups of runs that have no VM now; `wait`: until Azure lets them go. */
+int tm_rented_clear_azure(struct tm_env *env, const char *job, bool wait, struct tm_rented_beside *out,
+                          struct tm_error *e);
 void tm_rented_list_deinit(struct tm_rented_list *list);
 
 #endif

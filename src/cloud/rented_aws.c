@@ -37,7 +37,7 @@ void tm_rented_list_deinit(struct tm_rented_list *list)
 static int open_search(struct tm_env *env, struct search *s, struct tm_error *e)
 {
     *s = (struct search){.env = env};
-    int rc = tm_aws_create(env, NULL, &s->aws, e);
+    int rc = tm_aws_create_anywhere(env, &s->aws, e);
     if (rc == 0) rc = tm_web_create(env, &s->web, e);
     return rc;
 }

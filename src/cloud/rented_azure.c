@@ -11,7 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ITEMS_MAX = 1 << 20, PAGES_MAX = 10000, ASK_MS = 60000, TRIES = 5, GONE_MS = 180000, LOOK_MS = 1000 };
+enum {
+    ITEMS_MAX = 1 << 20,
+    PAGES_MAX = 10000,
+    ASK_MS = 60000,
+    TRIES = 5,
+    GONE_MS = 180000,
+    LOOK_MS = 1000,
+    CLEAR_TRIES = 30
+};
 
 #define FIX "`tidemill cloud check azure` says what is missing"
 
@@ -81,8 +89,10 @@ static bool is_held(const struct search *s, size_t kind, const json_t *item)
            strcmp(text_of(properties, "diskState"), "Attached") == 0;
 }
 
-static int add(struct search *s, size_t kind, const json_t *item, struct tm_error *e)
+/* context: the kind. */
+static int add(struct search *s, const json_t *item, void *context, struct tm_error *e)
 {
+    size_t kind = *(const size_t *)context;
     struct tm_rented_list *list = s->out;
     const json_t *tags = json_object_get(item, "tags");
     const json_t *properties = json_object_get(item, "properties");
@@ -132,12 +142,17 @@ static int ask(struct search *s, struct tm_arm_request *r, json_t **out, int *ou
     return rc;
 }
 
-static int find_kind(struct search *s, size_t kind, struct tm_error *e)
+/* What is done with each item of a list. */
+typedef int (*take_fn)(struct search *s, const json_t *item, void *context, struct tm_error *e);
+
+/* All items of a type, page by page. */
+static int each_item(struct search *s, const char *type, const char *api, take_fn take, void *context,
+                     struct tm_error *e)
 {
     struct tm_arm_request r = {.arm = s->arm, .method = "GET"};
     int rc = 0;
     bool more = true;
-    tm_arm_path(&r, "/providers/%s?api-version=%s", kinds[kind].type, kinds[kind].api);
+    tm_arm_path(&r, "/providers/%s?api-version=%s", type, api);
     for (int page = 0; rc == 0 && more; page++) {
         json_t *root = NULL;
         int status = 0;
@@ -145,7 +160,7 @@ static int find_kind(struct search *s, size_t kind, struct tm_error *e)
         const json_t *items = json_object_get(root, "value");
         if (rc == 0 && !json_is_array(items)) rc = tm_error_set(e, TM_EPEER, "Azure's answer holds no list");
         for (size_t i = 0; rc == 0 && i < json_array_size(items); i++)
-            rc = add(s, kind, json_array_get(items, i), e);
+            rc = take(s, json_array_get(items, i), context, e);
         const char *next = text_of(root, "nextLink");
         more = next[0] != '\0';
         if (rc == 0 && more && (page == PAGES_MAX || !tm_arm_follow(&r, next)))
@@ -153,6 +168,11 @@ static int find_kind(struct search *s, size_t kind, struct tm_error *e)
         json_decref(root);
     }
     return rc;
+}
+
+static int find_kind(struct search *s, size_t kind, struct tm_error *e)
+{
+    return each_item(s, kinds[kind].type, kinds[kind].api, add, &kind, e);
 }
 
 static int open_search(struct tm_env *env, struct search *s, struct tm_error *e)
@@ -262,5 +282,75 @@ int tm_rented_end_azure(struct tm_env *env, struct tm_rented_list *list, struct 
     for (int addresses = 0; rc == 0 && addresses < 2; addresses++) /* which go when nobody has them */
         end_some(env, &s, list, addresses != 0);
     close_search(&s);
+    return rc;
+}
+
+/* ---- beside instances ---- */
+
+#define API_NETWORK "2024-05-01"
+
+/* The group that lets in, then the one of those who are let in: what a rule names cannot go before it. */
+static const char *const groups[] = {"Microsoft.Network/networkSecurityGroups",
+                                     "Microsoft.Network/applicationSecurityGroups"};
+
+static bool is_group(const json_t *item, const char *job)
+{
+    const char *of = json_string_value(json_object_get(json_object_get(item, "tags"), TM_RENTED_TAG));
+    bool ours = of != NULL && strncmp(text_of(item, "name"), "tidemill-", 9) == 0 && text_of(item, "id")[0] != '\0';
+    return ours && (job == NULL || strcmp(of, job) == 0);
+}
+
+struct found_groups {
+    const char *job; /* NULL: of any */
+    json_t *ids;
+};
+
+static int add_group(struct search *s, const json_t *item, void *context, struct tm_error *e)
+{
+    struct found_groups *found = context;
+    (void)s;
+    if (!is_group(item, found->job)) return 0;
+    return json_array_append(found->ids, json_object_get(item, "id")) == 0 ? 0 : tm_error_nomem(e);
+}
+
+/* One that somebody still has is refused. */
+static int clear_one(struct tm_env *env, struct search *s, const char *id, bool wait, struct tm_rented_beside *sum)
+{
+    const char *path = strstr(id, "/resourceGroups/");
+    struct tm_error why = {.text = ""};
+    if (path == NULL || strlen(path) > 400 || strpbrk(path, "?#") != NULL) return 0; /* not an id */
+    for (int tries = wait ? CLEAR_TRIES : 1; tries > 0; tries--) {
+        struct tm_arm_request r = {.arm = s->arm, .method = "DELETE"};
+        json_t *root = NULL;
+        int status = 0;
+        tm_arm_path(&r, "%s?api-version=" API_NETWORK, path);
+        int rc = ask(s, &r, &root, &status, &why);
+        json_decref(root);
+        if (rc == -(int)TM_ENOMEM) return rc;
+        sum->removed += rc == 0;
+        if (rc == 0) return 0;
+        if (tries > 1) env->sleep_ms(env, LOOK_MS);
+    }
+    sum->left++;
+    if (wait) tm_log(TM_LOG_ERROR, "Azure: %s is not removed: %s", strrchr(path, '/') + 1, why.text);
+    return 0;
+}
+
+int tm_rented_clear_azure(struct tm_env *env, const char *job, bool wait, struct tm_rented_beside *out,
+                          struct tm_error *e)
+{
+    struct search s;
+    struct tm_rented_beside sum = {.removed = 0};
+    json_t *ids = json_array();
+    struct found_groups found = {job, ids};
+    int rc = open_search(env, &s, e);
+    if (rc == 0 && ids == NULL) rc = tm_error_nomem(e);
+    for (size_t i = 0; rc == 0 && i < sizeof groups / sizeof *groups; i++)
+        rc = each_item(&s, groups[i], API_NETWORK, add_group, &found, e);
+    for (size_t i = 0; rc == 0 && i < json_array_size(ids); i++)
+        if (clear_one(env, &s, json_string_value(json_array_get(ids, i)), wait, &sum) != 0) rc = tm_error_nomem(e);
+    json_decref(ids);
+    close_search(&s);
+    if (rc == 0) *out = sum;
     return rc;
 }

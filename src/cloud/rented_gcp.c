@@ -296,9 +296,12 @@ int tm_rented_end_gcp(struct tm_env *env, struct tm_rented_list *list, struct tm
 
 enum { RULE_BYTES = 40 };
 
-/* Does a VM of the rule's run still live? Its tag is the rule's name. */
+/* Does a VM of the rule's run still live? Its tag is the name of the run's first rule. */
 static bool is_used(const json_t *vms, const char *rule)
 {
+    size_t length = strlen(rule);
+    size_t rest = strlen(TM_GCP_RULE_REST);
+    if (length > rest && strcmp(rule + length - rest, TM_GCP_RULE_REST) == 0) length -= rest;
     json_t *zones = json_object_get(vms, "items");
     const char *zone = NULL;
     json_t *part = NULL;
@@ -309,7 +312,7 @@ static bool is_used(const json_t *vms, const char *rule)
             const json_t *tags = json_object_get(json_object_get(json_array_get(items, i), "tags"), "items");
             for (size_t k = 0; k < json_array_size(tags); k++) {
                 const char *tag = json_string_value(json_array_get(tags, k));
-                if (tag != NULL && strcmp(tag, rule) == 0) return true;
+                if (tag != NULL && strlen(tag) == length && strncmp(tag, rule, length) == 0) return true;
             }
         }
     }

@@ -129,7 +129,7 @@ static int write_ticket(struct sky *s, const struct tm_remote_call *call, struct
 static int sky_begin(void *self, const struct tm_remote_call *call, struct tm_error *e)
 {
     struct sky *s = self;
-    const char *words[12] = {s->options.python != NULL ? s->options.python : "python3", s->script};
+    const char *words[14] = {s->options.python != NULL ? s->options.python : "python3", s->script};
     int rc = 0;
     if (call->kind == TM_REMOTE_LIST) {
         words[2] = "list";
@@ -145,6 +145,10 @@ static int sky_begin(void *self, const struct tm_remote_call *call, struct tm_er
         words[6] = s->options.program;
         words[7] = tm_instance_kind__name(call->market);
         words[8] = s->ticket;
+        if (s->options.pool_count > 0) {
+            words[9] = s->options.places[call->pool].instance;
+            words[10] = s->options.places[call->pool].infra;
+        }
         rc = write_ticket(s, call, e);
     }
     return rc == 0 ? tm_tool_process__start(&s->process, s->env, words, CALL_MS, e) : rc;
@@ -243,6 +247,8 @@ int tm_sky_cloud_create(struct tm_env *env, const struct tm_sky_options *options
                                       .watch = sky_watch,
                                       .destroy = sky_destroy};
     struct tm_remote_options remote = {.prefix = s->prefix,
+                                       .pools = options->pools,
+                                       .pool_count = options->pool_count,
                                        .type = "cluster",
                                        .limit = {options->limit[0], options->limit[1]},
                                        .poll_ms = options->poll_ms > 0 ? options->poll_ms : POLL_MS,

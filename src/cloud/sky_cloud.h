@@ -6,6 +6,12 @@
 
 #include "cloud/remote_cloud.h"
 
+/* Of a job that may choose: what its clusters are, and where. */
+struct tm_sky_pool {
+    const char *instance; /* type, as the catalogue has it */
+    const char *infra;    /* cloud/region/zone; "": where SkyPilot finds it */
+};
+
 /* All is borrowed as long as the cloud is there. */
 struct tm_sky_options {
     const char *python;  /* that has SkyPilot; NULL: "python3" */
@@ -14,8 +20,11 @@ struct tm_sky_options {
     const char *program; /* tidemill, which is brought along */
     const char *state;   /* the state folder: it names all clusters of all runs in it */
     const char *dir;     /* in it: for files of this cloud */
-    int limit[2];        /* by market */
-    int64_t poll_ms;     /* 0: 30 s */
+    const struct tm_cloud_pool *pools;
+    const struct tm_sky_pool *places; /* of each */
+    int pool_count;                   /* 0: no choice but the market */
+    int limit[2];                     /* by market, then */
+    int64_t poll_ms;                  /* 0: 30 s */
     uint64_t id_first;
     /* What the instance's agent needs, as one word. */
     int (*ticket)(void *context, uint64_t id, enum tm_instance_kind market, char out[TM_REMOTE_WORDS_MAX],

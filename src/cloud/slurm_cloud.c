@@ -215,6 +215,30 @@ static void mark_path(const struct slurm *s, char out[OPTION_MAX])
     (void)snprintf(out, OPTION_MAX, "%.1000s/slurm-%016" PRIx64, s->options.script_dir, s->options.run);
 }
 
+/* What a job is now, by its number: its script writes that once it runs, and reads it whenever its agent has ended. */
+static void number_path(const struct slurm *s, const char *job, char out[OPTION_MAX])
+{
+    (void)snprintf(out, OPTION_MAX, "%.1000s/slurm-job-%.40s", s->options.script_dir, job);
+}
+
+static void number_path_of(const struct slurm *s, int64_t job, char out[OPTION_MAX])
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%" PRId64, job);
+    number_path(s, text, out);
+}
+
+/* Where the folder is seen a job is told which instance it is, and becomes another one when a program that takes over
+ * says so: its agent ends by itself then, and the node is not waited for twice. */
+static void put_number(const struct slurm *s, struct tm_text *out)
+{
+    char path[OPTION_MAX];
+    number_path(s, "", path);
+    tm_text_puts(out, "    file=");
+    quote(out, path);
+    tm_text_puts(out, "$SLURM_JOB_ID\n    echo \"$1\" > \"$file\"\n    export TIDEMILL_INSTANCE_FILE=$file\n");
+}
+
 /* Its arguments are set in it: slurmrestd 22.05 does not live through a job that has some. */
 static void put_script(const struct slurm *s, size_t at, const char *ticket, struct tm_text *out)
 {
@@ -234,15 +258,17 @@ static void put_script(const struct slurm *s, size_t at, const char *ticket, str
     tm_text_puts(out, head);
     tm_text_puts(out, "if [ -e ");
     quote(out, mark);
-    tm_text_puts(out, " ]; then\n    log=");
+    tm_text_puts(out, " ]; then\n    log_dir=");
     quote(out, s->options.log_dir);
-    tm_text_puts(out, "/$1.log stays=1\n    set -- \"$4\" ");
+    tm_text_puts(out, " stays=1\n");
+    put_number(s, out);
+    tm_text_puts(out, "    set -- \"$4\" ");
     quote_all(out, s->options.command);
     tm_text_puts(out, "\nelse\n");
     if (ticket == NULL) tm_text_puts(out, "    echo 'this node does not see the state folder' >&2; exit 1\n");
     if (ticket != NULL) {
-        tm_text_puts(out,
-                     "    log=${TMPDIR:-/tmp}/tidemill-slurm-$SLURM_JOB_ID.log stays=\n    export TIDEMILL_TICKET=");
+        tm_text_puts(
+            out, "    file= log=${TMPDIR:-/tmp}/tidemill-slurm-$SLURM_JOB_ID.log stays=\n    export TIDEMILL_TICKET=");
         quote(out, ticket);
         tm_text_puts(out, "\n    set -- \"$4\" ");
         quote_all(out, s->options.join);
@@ -250,8 +276,16 @@ static void put_script(const struct slurm *s, size_t at, const char *ticket, str
     }
     /* A step, because a preemption is announced to steps only. */
     tm_text_puts(out, "fi\nleft=$1\nshift\n"
-                      "srun --ntasks=1 --kill-on-bad-exit=1 \"$@\" --notice-left \"$left\" >> \"$log\" 2>&1\n"
-                      "status=$?\n[ -n \"$stays\" ] || [ $status -ne 0 ] || rm -f \"$log\"\nexit $status\n");
+                      "while :; do\n"
+                      "    [ -z \"$stays\" ] || log=$log_dir/$TIDEMILL_INSTANCE_ID.log\n"
+                      "    srun --ntasks=1 --kill-on-bad-exit=1 \"$@\" --notice-left \"$left\" >> \"$log\" 2>&1\n"
+                      "    status=$?\n"
+                      "    [ -n \"$file\" ] && read -r next < \"$file\" || break\n"
+                      "    [ \"$next\" != \"$TIDEMILL_INSTANCE_ID\" ] || break\n"
+                      "    export TIDEMILL_INSTANCE_ID=$next\n"
+                      "done\n"
+                      "[ -z \"$file\" ] || rm -f \"$file\"\n"
+                      "[ -n \"$stays\" ] || [ $status -ne 0 ] || rm -f \"$log\"\nexit $status\n");
 }
 
 /* Anew before each job, with a ticket of its own. */
@@ -278,6 +312,24 @@ static int prepare_folders(struct slurm *s, struct tm_error *e)
     return rc == 0 ? s->env->file_write_private(s->env, path, "", 0, e) : rc;
 }
 
+/* A job of this cloud that sees the folder has said so. */
+static bool hears(void *context, int64_t job)
+{
+    const struct slurm *s = context;
+    char path[OPTION_MAX];
+    number_path_of(s, job, path);
+    return s->env->file_exists(s->env, path);
+}
+
+static int tell_number(const struct slurm *s, size_t at, struct tm_error *e)
+{
+    char path[OPTION_MAX];
+    char line[32];
+    number_path_of(s, s->jobs.jobs[at].number, path);
+    int length = snprintf(line, sizeof line, "%" PRIu64 "\n", s->jobs.instances[at].id);
+    return s->env->file_write_private(s->env, path, line, (size_t)length, e);
+}
+
 static int prepare_all(struct slurm *s, struct tm_error *e)
 {
     int rc = 0;
@@ -285,9 +337,23 @@ static int prepare_all(struct slurm *s, struct tm_error *e)
         struct tm_slurm__job *job = &s->jobs.jobs[i];
         if (job->prepared || job->step == TM_SLURM_GONE) continue;
         if (s->options.prepare != NULL) rc = s->options.prepare(s->options.context, s->jobs.instances[i].id, e);
+        if (rc == 0 && job->renamed) rc = tell_number(s, i, e);
         job->prepared = rc == 0;
     }
     return rc;
+}
+
+/* A script that was killed could not do it. */
+static void remove_numbers(const struct slurm *s)
+{
+    char path[OPTION_MAX];
+    for (size_t i = 0; i < s->jobs.instance_count; i++) {
+        struct tm_slurm__job *job = &s->jobs.jobs[i];
+        if (!job->over || job->tidied) continue;
+        job->tidied = true;
+        number_path_of(s, job->number, path);
+        if (job->number != 0) (void)s->env->file_remove(s->env, path, NULL);
+    }
 }
 
 static int submit_by_rest(struct slurm *s, size_t at, const char *script, struct tm_error *e)
@@ -403,6 +469,7 @@ static int advance(struct slurm *s, struct tm_error *e)
         rc = tm_slurm_jobs__answer(&s->jobs, time_ms(s), &s->command, answer, e);
         if (rc == 0) rc = prepare_all(s, e);
         if (rc != 0) return rc;
+        remove_numbers(s);
     }
 }
 
@@ -682,6 +749,8 @@ int tm_slurm_cloud_create(struct tm_env *env, const struct tm_slurm_options *opt
     s->start_ns = env->monotonic_ns(env);
     tm_text_init(&s->process.text, TM_SLURM_TEXT_MAX);
     tm_slurm_jobs__init(&s->jobs);
+    s->jobs.hears = hears;
+    s->jobs.context = s;
     s->jobs.tag.run = options->run;
     s->jobs.tag.instance = options->id_last;
     s->jobs.poll_max_ms = options->poll_ms > 0 ? options->poll_ms : POLL_MS;

@@ -12,8 +12,10 @@
  * that does not, the other command runs, which joins by a ticket, with the program of that path or of PATH; its output
  * stays in TMPDIR of the node until it has ended in order.
  *
- * Jobs are named by the folder, so that whoever comes next finds what a killed program left: those that still wait are
- * taken over if they are the same run's, the others are cancelled. */
+ * Jobs are named by the folder, so that whoever comes next finds what a killed program left. Those of the same run are
+ * taken over: those that still wait, and those that run on a node that sees the folder. There the agent of the killed
+ * program, whose certificate is worth nothing any more, finds in TIDEMILL_INSTANCE_FILE that its job is another
+ * instance now, and ends; the script starts the next one in the same job. The others are cancelled. */
 #ifndef TM_CLOUD_SLURM_CLOUD_H
 #define TM_CLOUD_SLURM_CLOUD_H
 

@@ -205,6 +205,13 @@ static int take_running(struct tm_slurm__jobs *s, size_t at, const struct tm_slu
     return give_notice(s, at, pool->notice_ms, now_ms, e);
 }
 
+/* It ran, and was over before we looked: its agent may have joined, so it was there. */
+static bool had_node(const struct tm_slurm__job *job, const struct tm_slurm__row *row)
+{
+    bool over = row->phase == TM_SLURM_ENDED || row->phase == TM_SLURM_COMPLETING;
+    return job->step == TM_SLURM_QUEUED && over && row->node[0] != '\0' && strcmp(row->state, "BOOT_FAIL") != 0;
+}
+
 static int take_row(struct tm_slurm__jobs *s, size_t at, const struct tm_slurm__row *row, int64_t now_ms,
                     struct tm_error *e)
 {
@@ -214,7 +221,8 @@ static int take_row(struct tm_slurm__jobs *s, size_t at, const struct tm_slurm__
     job->number = row->job;
     job->over = row->phase == TM_SLURM_ENDED;
     if (job->step == TM_SLURM_ASKED) job->step = TM_SLURM_QUEUED;
-    if (row->phase == TM_SLURM_ENDED) return finish(s, at, row, now_ms, e);
+    int rc = had_node(job, row) ? arrive(s, at, row, now_ms, e) : 0;
+    if (rc != 0 || row->phase == TM_SLURM_ENDED) return rc == 0 ? finish(s, at, row, now_ms, e) : rc;
     if (job->step == TM_SLURM_GONE) {
         job->cancel = true;
         return 0;
@@ -241,6 +249,28 @@ static size_t find_instance(const struct tm_slurm__jobs *s, uint64_t id)
     while (i < s->instance_count && s->instances[i].id != id)
         i++;
     return i;
+}
+
+/* By the job's number, where that is known: one that was taken over has the tag of another instance. */
+static size_t find_row(const struct tm_slurm__jobs *s, const struct tm_slurm__row *row)
+{
+    size_t i = 0;
+    while (i < s->instance_count && s->jobs[i].number != row->job)
+        i++;
+    if (i < s->instance_count || row->tag.run != s->tag.run) return i;
+    i = find_instance(s, row->tag.instance);
+    bool another = i < s->instance_count && s->jobs[i].number != 0;
+    return another ? s->instance_count : i; /* an sbatch that worked twice: one is enough */
+}
+
+/* Of a pool: asked for, queued or here, but for those that are about to go. */
+static int active(const struct tm_slurm__jobs *s, size_t pool)
+{
+    int count = 0;
+    for (size_t i = 0; i < s->instance_count; i++)
+        count +=
+            s->jobs[i].pool == pool && s->jobs[i].step != TM_SLURM_GONE && s->instances[i].state != TM_INSTANCE_NOTICED;
+    return count;
 }
 
 static int add(struct tm_slurm__jobs *s, uint64_t id, size_t pool, int64_t now_ms, size_t *out_at, struct tm_error *e)
@@ -272,26 +302,76 @@ static int add(struct tm_slurm__jobs *s, uint64_t id, size_t pool, int64_t now_m
     return 0;
 }
 
+static bool is_of_pool(const struct tm_slurm__jobs *s, const struct tm_slurm__row *row, size_t *out_pool)
+{
+    size_t pool = 0;
+    while (pool < s->pool_count && strcmp(s->pools[pool].partition, row->partition) != 0)
+        pool++;
+    *out_pool = pool;
+    return pool < s->pool_count;
+}
+
+static void cancel_stray(struct tm_slurm__jobs *s, const struct tm_slurm__row *row)
+{
+    for (size_t i = 0; i < s->stray_count; i++)
+        if (s->strays[i] == row->job) return;
+    if (s->stray_count < TM_SLURM_CANCEL_MAX) s->strays[s->stray_count++] = row->job;
+}
+
+/* One that runs since before this program began may stay; which of them do is seen when all that wait are known. */
+static bool may_stay(const struct tm_slurm__jobs *s, const struct tm_slurm__row *row)
+{
+    return s->adopting && s->hears != NULL && row->tag.run == s->tag.run && row->phase == TM_SLURM_RUNNING &&
+           !row->preempted;
+}
+
 /* A job of this folder that no instance has: of an earlier run, or one that was given up. One of this run that has not
  * started yet has waited long enough to be worth keeping, if it is in the right order: numbers never go back. */
 static int take_unknown(struct tm_slurm__jobs *s, const struct tm_slurm__row *row, int64_t now_ms, struct tm_error *e)
 {
     size_t at = 0;
     size_t pool = 0;
-    if (row->phase == TM_SLURM_ENDED) return 0;
-    while (pool < s->pool_count && strcmp(s->pools[pool].partition, row->partition) != 0)
-        pool++;
-    bool ours = row->tag.run == s->tag.run && s->adopting && row->phase == TM_SLURM_PENDING && pool < s->pool_count;
+    if (row->phase == TM_SLURM_ENDED || may_stay(s, row)) return 0;
+    bool known = is_of_pool(s, row, &pool);
+    bool ours = row->tag.run == s->tag.run && s->adopting && row->phase == TM_SLURM_PENDING && known;
     bool in_order = s->instance_count == 0 || s->instances[s->instance_count - 1].id < row->tag.instance;
     if (ours && in_order && row->tag.instance <= s->tag.instance) {
         int rc = add(s, row->tag.instance, pool, now_ms, &at, e);
         if (rc == 0) tm_log(TM_LOG_INFO, "job %" PRId64 " waits in Slurm's queue since before: it is kept", row->job);
         return rc == 0 ? take_row(s, at, row, now_ms, e) : rc;
     }
-    for (size_t i = 0; i < s->stray_count; i++)
-        if (s->strays[i] == row->job) return 0;
-    if (s->stray_count < TM_SLURM_CANCEL_MAX) s->strays[s->stray_count++] = row->job;
+    cancel_stray(s, row);
     return 0;
+}
+
+/* Its node has been waited for, too. It is the next instance: what the earlier program called it has ended in the
+ * books, and an agent of it would not be let in. */
+static int take_standing(struct tm_slurm__jobs *s, const struct tm_slurm__row *row, int64_t now_ms, struct tm_error *e)
+{
+    size_t at = 0;
+    size_t pool = 0;
+    if (!is_of_pool(s, row, &pool) || active(s, pool) >= s->pools[pool].limit || !s->hears(s->context, row->job)) {
+        cancel_stray(s, row);
+        return 0;
+    }
+    int rc = add(s, s->tag.instance + 1, pool, now_ms, &at, e);
+    if (rc != 0) return rc;
+    s->tag.instance++;
+    s->jobs[at].renamed = s->instances[at].recalled = true;
+    tm_log(TM_LOG_INFO, "job %" PRId64 " runs in Slurm since before: it is kept, as instance %" PRIu64, row->job,
+           s->instances[at].id);
+    return take_row(s, at, row, now_ms, e);
+}
+
+static int take_all_standing(struct tm_slurm__jobs *s, int64_t now_ms, const struct tm_slurm__answer *answer,
+                             struct tm_error *e)
+{
+    int rc = 0;
+    for (size_t at = 0; rc == 0 && at < answer->row_count; at++) {
+        const struct tm_slurm__row *row = &answer->rows[at];
+        if (strcmp(row->tag.folder, s->tag.folder) == 0 && may_stay(s, row)) rc = take_standing(s, row, now_ms, e);
+    }
+    return rc;
 }
 
 /* What is not in the answer. An sbatch that was not answered did not work; a job that was there has been forgotten. */
@@ -352,11 +432,10 @@ static int take_queue(struct tm_slurm__jobs *s, int64_t now_ms, const struct tm_
     for (size_t at = 0; rc == 0 && at < answer->row_count; at++) {
         const struct tm_slurm__row *row = &answer->rows[at];
         if (strcmp(row->tag.folder, s->tag.folder) != 0) continue;
-        size_t i = row->tag.run == s->tag.run ? find_instance(s, row->tag.instance) : s->instance_count;
-        bool another = i < s->instance_count && s->jobs[i].number != 0 && s->jobs[i].number != row->job;
-        if (another) i = s->instance_count; /* an sbatch that worked twice: one is enough */
+        size_t i = find_row(s, row);
         rc = i < s->instance_count ? take_row(s, i, row, now_ms, e) : take_unknown(s, row, now_ms, e);
     }
+    if (rc == 0) rc = take_all_standing(s, now_ms, answer, e);
     if (rc == 0) rc = take_missing(s, now_ms, e);
     if (rc == 0) rc = tell_waiting(s, now_ms, e);
     s->adopting = false;
@@ -431,16 +510,6 @@ int tm_slurm_jobs__answer(struct tm_slurm__jobs *s, int64_t now_ms, const struct
 }
 
 /* ---- commands ---- */
-
-/* Of a pool: asked for, queued or here, but for those that are about to go. */
-static int active(const struct tm_slurm__jobs *s, size_t pool)
-{
-    int count = 0;
-    for (size_t i = 0; i < s->instance_count; i++)
-        count +=
-            s->jobs[i].pool == pool && s->jobs[i].step != TM_SLURM_GONE && s->instances[i].state != TM_INSTANCE_NOTICED;
-    return count;
-}
 
 static bool fill_cancels(struct tm_slurm__jobs *s, int64_t now_ms, struct tm_slurm__command *out)
 {

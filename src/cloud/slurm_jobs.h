@@ -3,8 +3,11 @@
  *
  * One job of one node is one instance. A job that is preempted is not asked back for (--no-requeue): the next is a new
  * job and a new instance. An sbatch whose answer did not come may have worked: its instance waits until squeue says
- * whether the job is there. A job of this run's folder that no instance knows of is cancelled. What squeue says of a
- * node that has died comes minutes late; the run's own heartbeats decide, and `release` then cancels the job. */
+ * whether the job is there. A job of this run's folder that no instance knows of is cancelled, unless an earlier
+ * program of the same run asked for it: nobody should wait in the queue twice. One that still waits keeps its number.
+ * One that runs, and whose script can hear of it, becomes a new instance, because those of the earlier program have
+ * ended in the run's books. What squeue says of a node that has died comes minutes late; the run's own heartbeats
+ * decide, and `release` then cancels the job. */
 #ifndef TM_CLOUD_SLURM_JOBS_H
 #define TM_CLOUD_SLURM_JOBS_H
 
@@ -42,6 +45,8 @@ struct tm_slurm__job {
     char reason[TM_SLURM_WORD_MAX]; /* why it waits, as Slurm last said; "": not yet */
     bool hinted;
     bool prepared; /* what it needs is there: whoever runs commands sets it */
+    bool tidied;   /* what it left is gone: likewise */
+    bool renamed;  /* its script was started for another instance, of an earlier program */
     int64_t cancel_ms;
     int64_t completing_ms; /* since then; 0: it is not */
     int64_t limit_ms;      /* its time limit, by our clock; INT64_MAX: none */
@@ -65,7 +70,10 @@ struct tm_slurm__jobs {
     int64_t query_ms;
     int64_t nodes_ms;
     int64_t whole_ms; /* until then a job may come to light that was asked for without an answer */
-    bool adopting;    /* jobs that wait in the queue since before this program began are taken over */
+    bool adopting;    /* jobs of this run that are there since before this program began are taken over */
+    /* Can the script of a job that runs be told which instance it is now? NULL: none can. */
+    bool (*hears)(void *context, int64_t job);
+    void *context;
     struct tm_cloud_instance *instances;
     size_t instance_count, instance_capacity;
     struct tm_slurm__job *jobs; /* by the same places */

@@ -9,13 +9,22 @@
 
 enum { URL_S = 7 * 24 * 3600 - 60, PROGRAM_URL_S = 6 * 3600, URL_MAX = 16384 };
 
+/* After one that is being signed the next is asked for, too: they come together. */
+static int put_url(const struct tm_vm__boot *boot, size_t at, const char *what, const char *method, int64_t seconds,
+                   struct tm_text *out, int before, struct tm_error *e)
+{
+    if (before != 0 && before != -(int)TM_EBUSY) return before;
+    int rc = boot->url(boot->self, at, what, method, seconds, out, e);
+    return rc != 0 ? rc : before;
+}
+
 int tm_vm_cloud__print_boot(struct tm_vm_cloud *c, size_t at, const struct tm_vm__boot *boot, struct tm_text *out,
                             struct tm_error *e)
 {
     const struct tm_vm_options *o = &c->options;
     const struct tm_cloud_instance *instance = &c->vms.instances[at];
     struct tm_text program, wheel, ticket_url, log_url;
-    char word[TM_VM_TICKET_MAX];
+    char word[TM_VM_TICKET_MAX] = "";
     char name[128];
     const char *slash = o->wheel != NULL ? strrchr(o->wheel, '/') : NULL;
     tm_text_init(&program, URL_MAX);
@@ -23,12 +32,12 @@ int tm_vm_cloud__print_boot(struct tm_vm_cloud *c, size_t at, const struct tm_vm
     tm_text_init(&ticket_url, URL_MAX);
     tm_text_init(&log_url, URL_MAX);
     (void)snprintf(name, sizeof name, "program-%.100s", boot->sha256);
-    int rc = o->ticket(o->context, instance->id, instance->kind == TM_INSTANCE_ON_DEMAND, word, e);
-    if (rc == 0) rc = boot->url(boot->self, SIZE_MAX, name, "GET", PROGRAM_URL_S, &program, e);
+    int rc = put_url(boot, SIZE_MAX, name, "GET", PROGRAM_URL_S, &program, 0, e);
     (void)snprintf(name, sizeof name, "wheel-%.100s", c->wheel_sha256);
-    if (rc == 0 && o->wheel != NULL) rc = boot->url(boot->self, SIZE_MAX, name, "GET", PROGRAM_URL_S, &wheel, e);
-    if (rc == 0) rc = boot->url(boot->self, at, "ticket", "GET", URL_S, &ticket_url, e);
-    if (rc == 0) rc = boot->url(boot->self, at, "log", "PUT", URL_S, &log_url, e);
+    if (o->wheel != NULL) rc = put_url(boot, SIZE_MAX, name, "GET", PROGRAM_URL_S, &wheel, rc, e);
+    rc = put_url(boot, at, "ticket", "GET", URL_S, &ticket_url, rc, e);
+    rc = put_url(boot, at, "log", "PUT", URL_S, &log_url, rc, e);
+    if (rc == 0) rc = o->ticket(o->context, instance->id, instance->kind == TM_INSTANCE_ON_DEMAND, word, e);
     const struct tm_vm__user_data data = {.guest = boot->guest,
                                           .words = boot->words,
                                           .job = o->job,

@@ -11,6 +11,7 @@
 
 enum {
     LOOK_MS = 200, /* at who has joined */
+    HELD_MS = 20,  /* until a call is begun again */
     SEND_MS = 20,  /* loops watch for what can be received only */
     END_LIMIT_MS = 120000,
     LAST_LIMIT_MS = 10000, /* for the last outputs */
@@ -115,6 +116,17 @@ static void take_object(struct tm_vm_cloud *c, struct tm_vm__slot *slot, int rc,
     if (rc == 0) tm_web_answer_deinit(answer);
 }
 
+/* Begun in vain so far. */
+static bool is_held(const struct tm_vm__slot *slot)
+{
+    return slot->used && slot->begun == NULL;
+}
+
+static bool is_answered(const struct tm_vm__slot *slot)
+{
+    return slot->begun != NULL && tm_web_is_done(slot->begun);
+}
+
 static bool is_object(const struct tm_vm__slot *slot)
 {
     return slot->call.kind >= TM_VM_PUT_TICKET;
@@ -146,7 +158,7 @@ static int take_answers(struct tm_vm_cloud *c, struct tm_error *e)
 {
     int taken = 0;
     for (size_t i = 0; taken == 0 && i < TM_VM_CALLS_MAX; i++)
-        if (c->slots[i].used && tm_web_is_done(c->slots[i].begun)) taken = take(c, i, e);
+        if (is_answered(&c->slots[i])) taken = take(c, i, e);
     return taken;
 }
 
@@ -189,16 +201,17 @@ static int begin(struct tm_vm_cloud *c, size_t at, struct tm_error *e)
     struct tm_vm__slot *slot = &c->slots[at];
     int rc = 0;
     if (slot->call.kind == TM_VM_DESCRIBE) c->row_count = 0;
-    if (slot->call.kind == TM_VM_PUT_TICKET) {
+    if (slot->call.kind == TM_VM_PUT_TICKET && !is_held(slot)) { /* begun again, it puts the same one */
         const struct tm_cloud_instance *instance = &c->vms.instances[slot->call.at];
         bool on_demand = instance->kind == TM_INSTANCE_ON_DEMAND;
         rc = c->options.ticket(c->options.context, instance->id, on_demand, slot->word, e);
     }
+    slot->begun = NULL;
     if (rc == 0) rc = c->driver.begin(c->driver.self, at, &slot->begun, e);
-    slot->used = rc == 0;
+    slot->used = rc == 0 || rc == -(int)TM_EBUSY;
     if (rc == 0) return 0;
     c->driver.end(c->driver.self, at);
-    return give_up_call(c, slot, rc, e);
+    return slot->used ? 0 : give_up_call(c, slot, rc, e);
 }
 
 /* What is known is written down before anything else is asked. */
@@ -226,14 +239,16 @@ static size_t free_slot(const struct tm_vm_cloud *c)
 static int start_calls(struct tm_vm_cloud *c, struct tm_error *e)
 {
     size_t at = 0;
-    while ((at = free_slot(c)) < TM_VM_CALLS_MAX) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < TM_VM_CALLS_MAX; i++)
+        if (is_held(&c->slots[i])) rc = begin(c, i, e);
+    while (rc == 0 && (at = free_slot(c)) < TM_VM_CALLS_MAX) {
         bool due = false;
-        int rc = tm_vms__next(&c->vms, time_ms(c), &c->slots[at].call, &due, e);
+        rc = tm_vms__next(&c->vms, time_ms(c), &c->slots[at].call, &due, e);
         if (rc != 0 || !due) return rc;
         rc = begin(c, at, e);
-        if (rc != 0) return rc;
     }
-    return 0;
+    return rc;
 }
 
 /* Its address may be known later than itself. */
@@ -296,6 +311,10 @@ static int64_t wait_ms(struct tm_vm_cloud *c)
     int64_t now = time_ms(c);
     int64_t wait = due_ms == INT64_MAX ? INT64_MAX : due_ms > now ? due_ms - now : 0;
     if (wait == 0 && c->vms.event_first == c->vms.event_count && free_slot(c) == TM_VM_CALLS_MAX) wait = LOOK_MS;
+    for (size_t i = 0; i < TM_VM_CALLS_MAX; i++) {
+        if (is_held(&c->slots[i]) && wait > HELD_MS) wait = HELD_MS;
+        if (is_answered(&c->slots[i])) wait = 0; /* as it was begun */
+    }
     for (size_t i = 0; wait > LOOK_MS && i < c->vms.count; i++)
         if (c->vms.vms[i].step == TM_VM_BOOTS) wait = LOOK_MS;
     return wait;
@@ -376,7 +395,7 @@ static bool vm_owes(struct tm_cloud *cloud)
 void tm_vm_cloud__deinit(struct tm_vm_cloud *c)
 {
     for (size_t i = 0; i < TM_VM_CALLS_MAX; i++)
-        if (c->slots[i].used) c->driver.end(c->driver.self, i);
+        if (c->slots[i].begun != NULL) c->driver.end(c->driver.self, i);
     tm_web_destroy(c->web);
     tm_vms__deinit(&c->vms);
     tm_free(c->rows);

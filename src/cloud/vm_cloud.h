@@ -44,7 +44,8 @@ struct tm_vm__driver {
     void *self;
     const struct tm_vm__rules *rules;
     const char *folder; /* of its notes, in the state folder: "aws" */
-    /* Begins the call: its first request. An error: it could not be asked. */
+    /* Begins the call: its first request. -TM_EBUSY: not yet, what it is signed by is on its way; it is begun again a
+     * moment later. Another error: it could not be asked. `end` follows on each. */
     int (*begin)(void *self, size_t slot, struct tm_web_call **out, struct tm_error *e);
     /* A request has ended with `rc` (tm_web_end; `why` says why): tells tm_vms what that means, and takes the answer's
      * memory. The call goes on where *out is another request. Not for objects: what becomes of them is the same
@@ -63,7 +64,7 @@ struct tm_vm__slot {
     bool used;
     struct tm_vm__call call;
     char word[TM_VM_TICKET_MAX]; /* what is put */
-    struct tm_web_call *begun;
+    struct tm_web_call *begun;   /* NULL: it is begun again in a moment */
 };
 
 struct tm_vm_cloud {

@@ -41,14 +41,15 @@ static const char begin[] =
     "    done\n"
     "fi\n";
 
-/* The Python package, in a folder of its own: nothing of the image is changed, and environments that setup makes have
- * it too. */
 static const char wheel[] =
     "for i in 1 2 3 4 5; do\n"
     "    curl -fsS -m 600 --retry 3 --retry-connrefused -o \"$wheel_name\" \"$wheel\" && break\n"
     "    sleep 5\n"
     "done\n"
-    "echo \"$wheel_sha256  $wheel_name\" | sha256sum -c - || end 'the Python package did not come, or is another'\n"
+    "echo \"$wheel_sha256  $wheel_name\" | sha256sum -c - || end 'the Python package did not come, or is another'\n";
+
+/* In a folder of its own: nothing of the image is changed, and environments that setup makes have it too. */
+static const char install[] =
     "if ! python3 -m pip --version && command -v apt-get >/dev/null; then\n"
     "    apt-get update -q\n"
     "    DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends python3-pip\n"
@@ -94,6 +95,18 @@ const char *tm_vm__boot_script(void)
     return begin;
 }
 
+const char *tm_vm__wheel_script(void)
+{
+    return wheel;
+}
+
+void tm_vm__put_wheel(struct tm_text *out, const char *url, const char *name, const char *sha256)
+{
+    tm_vm__put_word(out, "wheel", url);
+    tm_vm__put_word(out, "wheel_name", name);
+    tm_vm__put_word(out, "wheel_sha256", sha256);
+}
+
 void tm_vm__put_guest(struct tm_text *out, const struct tm_vm__guest *guest)
 {
     tm_vm__put_word(out, "notice", guest->notice);
@@ -109,11 +122,7 @@ int tm_vm__print_user_data(const struct tm_vm__user_data *data, struct tm_text *
     tm_vm__put_word(out, "job", data->job);
     tm_vm__put_word(out, "program", data->program);
     tm_vm__put_word(out, "sha256", data->sha256);
-    if (data->wheel != NULL) {
-        tm_vm__put_word(out, "wheel", data->wheel);
-        tm_vm__put_word(out, "wheel_name", data->wheel_name);
-        tm_vm__put_word(out, "wheel_sha256", data->wheel_sha256);
-    }
+    if (data->wheel != NULL) tm_vm__put_wheel(out, data->wheel, data->wheel_name, data->wheel_sha256);
     tm_vm__put_word(out, "ticket", data->ticket);
     tm_vm__put_word(out, "ticket_url", data->ticket_url);
     tm_vm__put_word(out, "log_url", data->log_url);
@@ -123,7 +132,10 @@ int tm_vm__print_user_data(const struct tm_vm__user_data *data, struct tm_text *
                    give_up_s);
     tm_vm__put_guest(out, guest);
     tm_text_puts(out, begin);
-    if (data->wheel != NULL) tm_text_puts(out, wheel);
+    if (data->wheel != NULL) {
+        tm_text_puts(out, wheel);
+        tm_text_puts(out, install);
+    }
     if (data->setup != NULL && data->setup[0] != '\0') {
         tm_vm__put_word(out, "setup", data->setup);
         tm_text_puts(out, "say 'setup'\nput_log\n(\n");

@@ -46,6 +46,9 @@ void tm_vm__put_word(struct tm_text *out, const char *name, const char *text);
  */
 void tm_vm__put_guest(struct tm_text *out, const struct tm_vm__guest *guest);
 const char *tm_vm__boot_script(void);
+/* And those that fetch the Python package into that folder: what it is, then, after the beginning, how. */
+void tm_vm__put_wheel(struct tm_text *out, const char *url, const char *name, const char *sha256);
+const char *tm_vm__wheel_script(void);
 
 /* -TM_ELIMIT: it is longer than the cloud allows. */
 int tm_vm__print_user_data(const struct tm_vm__user_data *data, struct tm_text *out, struct tm_error *e);
@@ -56,7 +59,8 @@ struct tm_vm__boot {
     const struct tm_vm__guest *guest;
     const char *words;  /* as of tm_vm__user_data */
     const char *sha256; /* of the program, whose object is "program-SHA256" */
-    /* Appends the URL by which anybody may ask for this object (tm_vm_cloud__key), for so long at most. */
+    /* Appends the URL by which anybody may ask for this object (tm_vm_cloud__key), for so long at most. -TM_EBUSY: as
+     * of a driver's begin. */
     int (*url)(void *self, size_t at, const char *what, const char *method, int64_t seconds, struct tm_text *out,
                struct tm_error *e);
     void *self;

@@ -493,6 +493,16 @@ int tm_vms__failed(struct tm_vms *v, size_t at, const char *code, const char *wo
     return rc == 0 ? explain(v, at, code, words, now_ms, e) : rc;
 }
 
+void tm_vms__elsewhere(struct tm_vms *v, size_t at)
+{
+    struct tm_vm *vm = &v->vms[at];
+    if (vm->id[0] == '\0') return;
+    vm->id[0] = v->instances[at].host[0] = '\0';
+    vm->kept = vm->launched = vm->priced = false;
+    vm->paid_usd = vm->paid_s = 0; /* it never was */
+    if (vm->step == TM_VM_BOOTS) vm->step = TM_VM_ASKED;
+}
+
 void tm_vms__follow(struct tm_vms *v, size_t at, int64_t wait_ms, int64_t now_ms)
 {
     v->vms[at].follow_ms = now_ms + wait_ms;

@@ -219,6 +219,8 @@ void tm_vms__unmade(struct tm_vms *v, size_t at, int64_t now_ms);
  * for by nobody. `code` and the error as of tm_vms__refused; for TM_VM_AGAIN as of tm_vms__denied. */
 int tm_vms__failed(struct tm_vms *v, size_t at, const char *code, const char *words, int64_t now_ms,
                    struct tm_error *e);
+/* Its call goes on in another place: where a list may have named it meanwhile it is not. */
+void tm_vms__elsewhere(struct tm_vms *v, size_t at);
 /* Its operation is not over: TM_VM_FOLLOW is due in so long. */
 void tm_vms__follow(struct tm_vms *v, size_t at, int64_t wait_ms, int64_t now_ms);
 /* All VMs of this run that the cloud knows of, those that have ended among them. NULL: no answer. */

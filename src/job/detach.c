@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "job/launch.h"
 #include "job/provider_vms.h"
+#include "job/workdir.h"
 #include "run/run_home.h"
 #include "run/state_bundle.h"
 #include "run/state_folder.h"
@@ -19,6 +20,7 @@ enum { NAMES_MAX = 1 << 20, TOKEN_BYTES = 64, LISTED_S = 60 };
 
 #define BOOKS   "run/books"
 #define DATA    "run/data-"
+#define FOLDER  "run/folder-" /* of the job's command */
 #define WHERE   "run/where"
 #define SHIPPED "kjv-new-testament"
 #define USUAL   "t3.small"
@@ -37,9 +39,17 @@ static bool has_data(const struct tm_job *job)
            strcmp(job->data, SHIPPED) != 0 && !tm_detach_is_place(job->data);
 }
 
+/* Has it a folder that goes along? */
+static bool has_folder(const struct tm_job *job)
+{
+    return job->engine == TM_JOB_ENGINE_COMMAND && job->workdir != NULL;
+}
+
 static bool is_below(const char *path)
 {
-    return path[0] != '/' && strncmp(path, "../", 3) != 0 && strstr(path, "/../") == NULL;
+    char whole[TM_STATE_PATH_MAX];
+    (void)snprintf(whole, sizeof whole, "/%s/", path);
+    return path[0] != '/' && strstr(whole, "/../") == NULL;
 }
 
 int tm_detach_check(const struct tm_run_settings *settings, const char *place, struct tm_error *e)
@@ -58,6 +68,11 @@ int tm_detach_check(const struct tm_run_settings *settings, const char *place, s
         return tm_error_set(e, TM_EINPUT,
                             "%s: data: %s: with --detach data lies beside the job file, or in a bucket: data: s3://...",
                             place, job->data);
+    if (has_folder(job) && !is_below(job->workdir))
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: workdir: %s: with --detach the folder of the command is the job file's (workdir: .), "
+                            "or lies in it",
+                            place, job->workdir);
     return 0;
 }
 
@@ -70,25 +85,98 @@ double tm_detach_usd_h(const struct tm_run_settings *settings)
 
 /* ---- what is brought ---- */
 
+struct names {
+    char (*list)[TM_KEY_MAX]; /* owned */
+    size_t count;
+    size_t capacity;
+};
+
+static int take_name(void *context, const char *name, struct tm_error *e)
+{
+    static const char *const ours[] = {"run/", "result/", "report.html", "summary.json", "job", "newest", "set-"};
+    struct names *names = context;
+    bool own = false;
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        size_t length = strlen(ours[i]);
+        bool whole = strchr("/-", ours[i][length - 1]) == NULL;
+        own = own || (whole ? strcmp(name, ours[i]) == 0 : strncmp(name, ours[i], length) == 0);
+    }
+    if (!own || strlen(name) >= TM_KEY_MAX) return 0; /* what else lies there is not ours, or of VMs that live */
+    if (tm_grow((void **)&names->list, &names->capacity, names->count + 1, sizeof *names->list, NAMES_MAX) != 0)
+        return tm_error_nomem(e);
+    (void)snprintf(names->list[names->count++], TM_KEY_MAX, "%s", name);
+    return 0;
+}
+
+/* What of ours begins so. */
+static int clear_from(struct tm_objects *o, const char *from, struct tm_error *e)
+{
+    struct names names = {.list = NULL};
+    int rc = o->each(o->self, from, false, take_name, &names, e);
+    for (size_t i = 0; rc == 0 && i < names.count; i++)
+        rc = o->remove(o->self, names.list[i], e);
+    tm_free(names.list);
+    return rc;
+}
+
+static int clear(struct tm_objects *o, struct tm_error *e)
+{
+    int rc = clear_from(o, "", e);
+    return rc == 0 ? o->abort_uploads(o->self, "set-", e) : rc;
+}
+
+/* A file, under a name that says its hash: the only one of its kind, whatever a call that was killed brought before. */
+static int bring_file(struct tm_env *env, const char *path, const char *kind, const char *what, struct tm_objects *o,
+                      struct tm_error *e)
+{
+    char name[64];
+    char hash[33];
+    const void *data = NULL;
+    size_t length = 0;
+    int rc = env->file_map(env, path, &data, &length, e);
+    if (rc != 0) return rc;
+    (void)snprintf(name, sizeof name, "%s%s", kind, tm_hash_print(tm_hash_of(data, length), hash));
+    tm_log(TM_LOG_INFO, "bringing %s (%zu bytes) to the bucket", what, length);
+    rc = clear_from(o, kind, e);
+    if (rc == 0) rc = o->upload(o->self, name, data, length, e);
+    env->file_unmap(env, data, length);
+    return rc;
+}
+
 /* dir: where it lies beside the job file of the state folder, too, for whoever resumes the run. */
 static int bring_data(struct tm_env *env, const struct tm_job *job, const char *dir, struct tm_objects *o,
                       struct tm_error *e)
 {
     char path[TM_STATE_PATH_MAX];
-    char name[64];
-    char hash[33];
     const void *data = NULL;
     size_t length = 0;
     if (!has_data(job)) return 0;
     (void)snprintf(path, sizeof path, "%s/%s", job->folder, job->data);
-    int rc = env->file_map(env, path, &data, &length, e);
+    int rc = bring_file(env, path, DATA, "the data", o, e);
+    if (rc == 0) rc = env->file_map(env, path, &data, &length, e);
     if (rc != 0) return tm_error_wrap(e, rc, "data");
-    (void)snprintf(name, sizeof name, DATA "%s", tm_hash_print(tm_hash_of(data, length), hash));
-    tm_log(TM_LOG_INFO, "bringing the data (%zu bytes) to the bucket", length);
-    rc = o->upload(o->self, name, data, length, e);
     (void)snprintf(path, sizeof path, "%s/%s", dir, job->data);
-    if (rc == 0 && !env->file_exists(env, path)) rc = env->file_write_private(env, path, data, length, e);
+    if (!env->file_exists(env, path)) rc = env->file_write_private(env, path, data, length, e);
     env->file_unmap(env, data, length);
+    return rc;
+}
+
+static int bring_folder(struct tm_env *env, const struct tm_detach_request *request, struct tm_objects *o,
+                        struct tm_error *e)
+{
+    const struct tm_job *job = &request->settings->job;
+    const char *file = NULL;
+    char path[TM_STATE_PATH_MAX];
+    if (!has_folder(job)) return 0;
+    (void)snprintf(path, sizeof path, "%s/workdir.tar", request->dir);
+    int rc = env->file_write_private(env, path, "", 0, e); /* which makes the state folder */
+    if (rc == 0) rc = tm_workdir__pack(env, job, request->dir, request->arena, &file, e);
+    if (rc != 0) return rc;
+    if (file == NULL)
+        return tm_error_set(e, TM_ELIMIT, "%s: workdir: with --detach it has %d MB at most", job->file,
+                            TM_WORKDIR_MAX / 1000000);
+    rc = bring_file(env, file, FOLDER, "the folder of the command", o, e);
+    (void)env->file_remove(env, file, NULL);
     return rc;
 }
 
@@ -122,40 +210,6 @@ static void forget(struct tm_env *env, const char *dir)
     }
 }
 
-struct names {
-    char (*list)[TM_KEY_MAX]; /* owned */
-    size_t count;
-    size_t capacity;
-};
-
-static int take_name(void *context, const char *name, struct tm_error *e)
-{
-    static const char *const ours[] = {"run/", "result/", "report.html", "summary.json", "job", "newest", "set-"};
-    struct names *names = context;
-    bool own = false;
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-        size_t length = strlen(ours[i]);
-        bool whole = strchr("/-", ours[i][length - 1]) == NULL;
-        own = own || (whole ? strcmp(name, ours[i]) == 0 : strncmp(name, ours[i], length) == 0);
-    }
-    if (!own || strlen(name) >= TM_KEY_MAX) return 0; /* what else lies there is not ours, or of VMs that live */
-    if (tm_grow((void **)&names->list, &names->capacity, names->count + 1, sizeof *names->list, NAMES_MAX) != 0)
-        return tm_error_nomem(e);
-    (void)snprintf(names->list[names->count++], TM_KEY_MAX, "%s", name);
-    return 0;
-}
-
-static int clear(struct tm_objects *o, struct tm_error *e)
-{
-    struct names names = {.list = NULL};
-    int rc = o->each(o->self, "", false, take_name, &names, e);
-    for (size_t i = 0; rc == 0 && i < names.count; i++)
-        rc = o->remove(o->self, names.list[i], e);
-    if (rc == 0) rc = o->abort_uploads(o->self, "set-", e);
-    tm_free(names.list);
-    return rc;
-}
-
 /* Nothing that lasts is thrown away unasked. */
 static int check_place(struct tm_objects *o, const char *place, struct tm_error *e)
 {
@@ -182,6 +236,7 @@ static int bring(struct tm_env *env, const struct tm_detach_request *request, co
     }
     rc = request->again ? clear(&o, e) : check_place(&o, place, e);
     if (rc == 0) rc = bring_data(env, &request->settings->job, request->dir, &o, e);
+    if (rc == 0) rc = bring_folder(env, request, &o, e);
     if (rc == 0) rc = bring_job(env, request, &o, e); /* last: what has books has all */
     o.close(o.self);
     return rc;
@@ -218,7 +273,10 @@ static int rent(struct tm_env *env, const struct tm_detach_request *request, con
     char bucket[TM_BUCKET_MAX];
     char prefix[TM_PREFIX_MAX];
     char token[TOKEN_BYTES];
+    const char *wheel = NULL;
     int rc = tm_objects_place(place, bucket, prefix, e);
+    if (rc == 0 && job->engine == TM_JOB_ENGINE_COMMAND)
+        rc = tm_provider_vms__wheel(env, request->program, request->arena, &wheel, e);
     if (rc == 0) rc = find_token(env, request->dir, token, e);
     if (rc != 0) return rc;
     tm_provider_vms__owner(env, owner);
@@ -236,6 +294,7 @@ static int rent(struct tm_env *env, const struct tm_detach_request *request, con
                                          .bucket = bucket,
                                          .prefix = prefix,
                                          .program = request->program,
+                                         .wheel = wheel,
                                          .token = token,
                                          .options = request->options};
     rc = tm_aws_coordinator_rent(env, &o, out_id, e);
@@ -283,15 +342,15 @@ const char *tm_detach_folder(const char *dir, struct tm_arena *arena)
     return tm_arena_printf(arena, "%s/home", dir);
 }
 
-static int take_data(void *context, const char *name, struct tm_error *e)
+static int take_one(void *context, const char *name, struct tm_error *e)
 {
     (void)e;
     (void)snprintf(context, TM_KEY_MAX, "%s", name);
     return 0;
 }
 
-/* Its name says the hash of what it must be. */
-static int fetch_data(struct tm_env *env, const char *place, const char *path, struct tm_error *e)
+/* The one of this kind, whose name says the hash of what it must be. */
+static int fetch_file(struct tm_env *env, const char *place, const char *kind, const char *path, struct tm_error *e)
 {
     struct tm_objects o;
     char name[TM_KEY_MAX] = "";
@@ -301,17 +360,35 @@ static int fetch_data(struct tm_env *env, const char *place, const char *path, s
     char *data = NULL;
     int rc = tm_objects_open(env, place, &o, e);
     if (rc != 0) return rc;
-    rc = o.each(o.self, DATA, true, take_data, name, e);
-    if (rc == 0 && name[0] == '\0') rc = tm_error_set(e, TM_ENOTFOUND, "%s has no data", place);
+    rc = o.each(o.self, kind, true, take_one, name, e);
+    if (rc == 0 && name[0] == '\0') rc = tm_error_set(e, TM_ENOTFOUND, "%s has no %s...", place, kind);
     if (rc == 0) rc = o.download(o.self, name, &byte, 1, &total, e);
     if (rc == 0 && (data = tm_alloc(total > 0 ? (size_t)total : 1)) == NULL) rc = tm_error_nomem(e);
     if (rc == 0) rc = o.download(o.self, name, data, (size_t)total, &total, e);
-    if (rc == 0 && strcmp(tm_hash_print(tm_hash_of(data, (size_t)total), hash), name + strlen(DATA)) != 0)
+    if (rc == 0 && strcmp(tm_hash_print(tm_hash_of(data, (size_t)total), hash), name + strlen(kind)) != 0)
         rc = tm_error_set(e, TM_EINPUT, "%s/%s is damaged", place, name);
     if (rc == 0) rc = env->file_write_private(env, path, data, (size_t)total, e);
     tm_free(data);
     o.close(o.self);
     return rc;
+}
+
+/* Once: what the command has changed in it since stays. */
+static int arrive_folder(struct tm_env *env, const char *place, const char *dir, const char *folder,
+                         const struct tm_job *job, struct tm_error *e)
+{
+    char file[TM_STATE_PATH_MAX + 24];
+    char path[TM_STATE_PATH_MAX];
+    char mark[TM_STATE_PATH_MAX];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, job->workdir);
+    (void)snprintf(file, sizeof file, "%s/.tidemill-folder.tar", path);
+    (void)snprintf(mark, sizeof mark, "%s/folder.here", dir);
+    if (env->file_exists(env, mark)) return 0;
+    int rc = fetch_file(env, place, FOLDER, file, e); /* which makes its folders */
+    if (rc == 0) rc = tm_workdir__unpack(env, file, path, e);
+    if (rc != 0) return rc;
+    (void)env->file_remove(env, file, NULL);
+    return env->file_write_private(env, mark, "", 0, e);
 }
 
 static int arrive_data(struct tm_env *env, const char *place, const char *dir, const char *folder, struct tm_error *e)
@@ -323,9 +400,10 @@ static int arrive_data(struct tm_env *env, const char *place, const char *dir, c
     int rc = tm_job_load(env, path, &job, e);
     if (rc == 0 && has_data(&job) && is_below(job.data)) {
         (void)snprintf(path, sizeof path, "%s/%s", folder, job.data);
-        if (!env->file_exists(env, path)) rc = fetch_data(env, place, path, e);
-        if (rc == -(int)TM_ENOTFOUND) rc = 0; /* whoever needs it names it */
+        if (!env->file_exists(env, path)) rc = fetch_file(env, place, DATA, path, e);
     }
+    if (rc == 0 && has_folder(&job) && is_below(job.workdir)) rc = arrive_folder(env, place, dir, folder, &job, e);
+    if (rc == -(int)TM_ENOTFOUND) rc = 0; /* whoever needs it names it */
     tm_job_deinit(&job);
     return rc;
 }

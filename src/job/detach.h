@@ -12,6 +12,7 @@ struct tm_detach_request {
     const char *dir; /* the state folder here */
     const struct tm_run_settings *settings;
     const char *program;
+    struct tm_arena *arena;
     const char *options; /* words for `tidemill run` there, as a shell reads them; "": none */
     bool resumed;        /* go on with what is in the bucket */
     bool again;          /* what an earlier run left in the bucket goes */

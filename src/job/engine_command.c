@@ -26,7 +26,15 @@ static int load_work(struct tm_env *env, const struct tm_job *job, struct tm_are
     int64_t layers = job->layers > 0 ? job->layers : LAYERS;
     int64_t micro_batch = job->micro_batch > 0 ? job->micro_batch : job->batch;
     if (job->steps < 1 || job->batch < 1)
-        return tm_error_set(e, TM_EINPUT, "%s: to run, a job needs steps and batch", job->file);
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: to run, a job needs %s; add %s%s%s, as the script's tidemill.torch.init(steps=..., "
+                            "batch=...) has them: written there as plain numbers they are taken from it",
+                            job->file,
+                            job->steps >= 1   ? "batch"
+                            : job->batch >= 1 ? "steps"
+                                              : "steps and batch",
+                            job->steps < 1 ? "steps: N" : "", job->steps < 1 && job->batch < 1 ? " and " : "",
+                            job->batch < 1 ? "batch: N" : "");
     if (job->batch % micro_batch != 0 || job->batch / micro_batch > 1 << 20)
         return tm_job_wrong(job, "batch", e, "must be a multiple of micro_batch (%lld), got %lld",
                             (long long)micro_batch, (long long)job->batch);
@@ -87,7 +95,7 @@ static int tell_job(struct told *told, const struct tm_job *job, struct tm_error
         int64_t value;
     } numbers[] = {{"TIDEMILL_STEPS", job->steps},
                    {"TIDEMILL_BATCH", job->batch},
-                   {"TIDEMILL_MICRO_BATCH", job->micro_batch},
+                   {"TIDEMILL_MICRO_BATCH", job->micro_batch > 0 ? job->micro_batch : job->batch},
                    {"TIDEMILL_SEED", job->seed},
                    {"TIDEMILL_LAYERS", job->layers > 0 ? job->layers : LAYERS}};
     char text[32];

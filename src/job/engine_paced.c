@@ -107,6 +107,13 @@ static double step_s(void *context, uint32_t pipelines, uint32_t stages)
     return rc == 0 && samples_per_s > 0 ? seconds : 0;
 }
 
+/* By which somebody who tries what a straggler does makes one of this instance; NULL: nobody does. */
+static const char *slow_file_of(struct tm_env *env, struct tm_arena *arena)
+{
+    const char *folder = env->variable(env, "TIDEMILL_PACED_SLOW"), *id = env->variable(env, "TIDEMILL_INSTANCE_ID");
+    return folder != NULL && id != NULL ? tm_arena_printf(arena, "%s/%s", folder, id) : NULL;
+}
+
 static int train_paced(struct tm_env *env, const struct tm_job *job, const struct tm_run_work *work, struct pace *pace,
                        struct tm_arena *arena, struct tm_error *e)
 {
@@ -115,6 +122,7 @@ static int train_paced(struct tm_env *env, const struct tm_job *job, const struc
                                  .micro_batches = work->micro_batches,
                                  .speed = job->fleet.speed,
                                  .slowness = 1 / tm_pool_speeds__of(&job->fleet, pool, arena),
+                                 .slow_file = slow_file_of(env, arena),
                                  .bytes_divisor = TM_PACED_DIVISOR,
                                  .step_s = step_s,
                                  .context = pace};

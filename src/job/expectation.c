@@ -68,6 +68,10 @@ static int find_prices(struct tm_env *env, const struct tm_trace *trace, struct 
         fleet->instance =
             trace->instance[0] == '\0' ? "p3.2xlarge" : tm_arena_strdup(&settings->job.arena, trace->instance);
     if (fleet->instance == NULL) return tm_error_nomem(e);
+    if (tm_job_fleet_has_partitions(fleet)) { /* of Slurm: they cost nothing unless the job says so */
+        if (isnan(spot)) spot = 0;
+        if (isnan(on_demand)) on_demand = 0;
+    }
     tm_catalog_init(&catalog);
     int rc = tm_catalog_load(env, &catalog, e);
     if (rc == 0 && isnan(on_demand)) on_demand = price_in_region(&catalog, fleet);
@@ -387,9 +391,11 @@ static int plan_choices(struct tm_env *env, const char *dir, struct tm_run_setti
     out->pools->pools.far = tm_job_pools__far(fleet, tm_run_work__gradient_bytes(&out->work), (double)out->work.batch);
     fleet->limit = out->pools->wanted;
     settings->cores = tm_provider_of(&settings->job)->emulates ? sysconf(_SC_NPROCESSORS_ONLN) : 0;
+    bool mix = tm_job_fleet_is_mix(fleet); /* before predicted throughputs are filled in */
     rc = tm_pool_speeds__settle(env, settings, out->pools, e);
+    if (rc == 0 && mix) rc = judge_planned(env, settings, out, &out->planned, e);
     if (rc != 0) return rc;
-    return judge_choices(env, dir, settings, out, e);
+    return out->planned ? check_layouts(env, dir, settings, &out->work, e) : judge_choices(env, dir, settings, out, e);
 }
 
 int tm_run_plan_make(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_arena *arena,

@@ -19,7 +19,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ADDRESS_WAIT_MS = 60000, LOOK_MS = 20, WORDS_MAX = 48, VARIABLES_MAX = 20, LOCAL_POLL_MS = 100 };
+enum {
+    ADDRESS_WAIT_MS = 60000,
+    LOOK_MS = 20,
+    WORDS_MAX = 48,
+    VARIABLES_MAX = 20,
+    LOCAL_POLL_MS = 100,
+    NUMBER_LOOK_MS = 1000
+};
 
 /* One agent on its way: the request, completed. */
 struct agent {
@@ -351,15 +358,51 @@ static void mark_taken(const struct agent *a)
     (void)a->env->file_write_private(a->env, path, "", 0, NULL);
 }
 
+/* Which instance this machine is, as a file says that whoever takes the run over may change. */
+struct number_file {
+    struct tm_env *env;
+    const char *path;
+    int64_t instance;
+    int64_t look_ms; /* the next time */
+};
+
+/* Another number there: the run was resumed, and this agent is of the killed one. Its node's script starts another. A
+ * file that is gone or cannot be read says nothing. */
+static bool is_still(void *context, bool noticed, int64_t left_ms)
+{
+    struct number_file *file = context;
+    int64_t now_ms = file->env->monotonic_ns(file->env) / 1000000;
+    char text[32];
+    size_t length = 0;
+    int64_t size = 0;
+    int64_t number = 0;
+    (void)noticed;
+    (void)left_ms;
+    if (now_ms < file->look_ms) return true;
+    file->look_ms = now_ms + NUMBER_LOOK_MS;
+    if (file->env->file_read_at(file->env, file->path, 0, text, sizeof text, &length, &size, NULL) != 0) return true;
+    while (length > 0 && text[length - 1] == '\n')
+        length--;
+    if (!tm_number_i64(text, length, &number) || number < 1 || number == file->instance) return true;
+    tm_log(TM_LOG_INFO, "the run was resumed: this machine is instance %" PRId64 " now", number);
+    return false;
+}
+
 static int stay_and_serve(struct agent *a, struct tm_agent_service *service, struct tm_error *e)
 {
     struct tm_stay *stay = NULL;
+    struct number_file file = {
+        .env = a->env, .path = a->env->variable(a->env, "TIDEMILL_INSTANCE_FILE"), .instance = a->r.instance};
     int rc = 0;
     if (a->joined && a->join.stays)
         rc = tm_stay__begin(a->env, a->join.office, a->join.tls, a->join.instance, &stay, e);
     if (rc != 0) return rc;
     service->stays = stay != NULL ? tm_stay__goes_on : NULL;
     service->context = stay;
+    if (stay == NULL && file.path != NULL) {
+        service->stays = is_still;
+        service->context = &file;
+    }
     rc = tm_agent_serve(a->env, service, e);
     if (rc == 0) mark_taken(a);
     tm_stay__end(stay, tm_code_exit_status((enum tm_code) - rc), a->again);

@@ -135,6 +135,12 @@ static void fill_service(struct tm_env *env, const struct tm_job_coordinator *jo
         if (pools[i].throughput > 0) out->coordinator.pool_slowness[i] = tm_slowness(1 / pools[i].throughput);
     for (size_t i = 0; i < count && i < TM_RUN_POOLS_MAX && out->coordinator.pools > 0; i++)
         if (pools[i].role == TM_POOL_KEEPS_COPIES) out->coordinator.keeper_pools |= (uint64_t)1 << i;
+    for (size_t i = 0; i < count && i < TM_RUN_POOLS_MAX; i++)
+        out->coordinator.pool_region[i] = (uint32_t)tm_job_pools__region(fleet, i);
+    const struct tm_far far = tm_job_pools__far(fleet, tm_run_work__gradient_bytes(work), (double)work->batch);
+    out->coordinator.region_step_usd = far.sample_usd * (double)work->batch;
+    if (!fleet->across_regions) /* else some of its state is in each that it uses, and that is as in a simulation */
+        out->coordinator.move_usd = tm_job_pools__egress_usd(fleet, tm_run_work__state_bytes(work));
     fill_times(&out->coordinator);
 }
 

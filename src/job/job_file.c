@@ -2,6 +2,7 @@
 
 #include "job/pool_lives.h"
 #include "job/provider.h"
+#include "job/script_figures.h"
 #include "market/catalog.h"
 
 #include <errno.h>
@@ -55,6 +56,7 @@ int tm_job_file_load(struct tm_env *env, const char *path, struct tm_run_setting
     struct tm_job *job = &settings->job;
     char folder[PATH_MAX];
     int rc = tm_job_load(env, path, job, e);
+    if (rc == 0) rc = tm_script_figures__fill(env, job, e);
     if (rc == 0 && realpath(path, folder) == NULL) rc = tm_error_errno(e, errno, "%s", path);
     if (rc == 0) rc = tm_pool_lives__fill(env, job, e);
     if (rc == 0) rc = fill_workers(env, job, e);

@@ -149,8 +149,7 @@ static bool same_type(const struct tm_job_pool *a, const struct tm_job_pool *b)
     return unsaid || same(a->instance, b->instance);
 }
 
-/* A number for each region. */
-static int region_of(const struct tm_job_fleet *fleet, size_t number)
+int tm_job_pools__region(const struct tm_job_fleet *fleet, size_t number)
 {
     size_t count = 0, first = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
@@ -198,7 +197,7 @@ void tm_job_pools__rule(const struct tm_job_fleet *fleet, const struct tm_run_wo
     for (size_t i = 0; i < count; i++)
         out->pools[i] = (struct tm_rule_pool){.market = (enum tm_pool_market)pools[i].market,
                                               .group = groups[i],
-                                              .region = region_of(fleet, i),
+                                              .region = tm_job_pools__region(fleet, i),
                                               .limit = (int)(pools[i].limit > 0 ? pools[i].limit : pools[i].count),
                                               .start_s = (double)start_ms_of(fleet, &pools[i]) / 1000 + join_s,
                                               .wait_s = (double)start_ms_of(fleet, &pools[i]) / 1000,
@@ -304,7 +303,7 @@ int tm_job_pools__init(struct tm_env *env, const struct tm_job *job, struct tm_a
     make_groups(&job->fleet, groups);
     for (size_t i = 0; i < count; i++) {
         out->list[i].group = groups[i];
-        out->list[i].region = region_of(&job->fleet, i);
+        out->list[i].region = tm_job_pools__region(&job->fleet, i);
     }
     rc = find_wanted(job, out, e);
     if (rc != 0) return rc;

@@ -31,6 +31,8 @@ static inline int tm_job_pools__all(const struct tm_job_pools *pools)
 int tm_job_pools__copy(const struct tm_job_pools *pools, struct tm_job_pools *out, struct tm_error *e);
 /* From now on all counts are of workers, so many of each instance, and prices are of one. */
 int tm_job_pools__count_workers(struct tm_job_pools *pools, int each, struct tm_error *e);
+/* A number for each region: of its first pool. */
+int tm_job_pools__region(const struct tm_job_fleet *fleet, size_t number);
 /* What it costs to move the state to another region; 0 where all pools are in one. */
 double tm_job_pools__egress_usd(const struct tm_job_fleet *fleet, double state_bytes);
 /* What it costs to train in several regions at once; zeros where the job does not say across_regions. */

@@ -12,10 +12,12 @@
 
 #include <ftw.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { TRIES = 60, BETWEEN_MS = 500, KEY_MAX = 1 << 14, TEXT_MAX = 4 << 20 };
+enum { TRIES = 60, BETWEEN_MS = 500, SILENT_WAITS = 6, KEY_MAX = 1 << 14, TEXT_MAX = 4 << 20 };
 
 int tm_join__find_ticket(struct tm_env *env, const char *given, struct tm_arena *arena, const char **out,
                          struct tm_error *e)
@@ -224,7 +226,8 @@ static int fetch(struct join *j, enum tm_office_file file, const char *name, siz
     return rc;
 }
 
-/* A command's folder is as it is on the coordinator's machine, where there is one; else it is brought. */
+/* A command's folder is as it is on the coordinator's machine, where there is one; else it is brought. On a VM of a job
+ * that brings none it is where setup ran, and the agent runs: what setup fetched is there. */
 static int bring_folder(struct join *j, struct tm_run_settings *settings, struct tm_error *e)
 {
     const char *folder = tm_workdir__find(&settings->job, j->arena);
@@ -232,6 +235,11 @@ static int bring_folder(struct join *j, struct tm_run_settings *settings, struct
     const char *file = tm_arena_printf(j->arena, "%s/workdir.tar", j->made.dir);
     if (here == NULL || file == NULL) return tm_error_nomem(e);
     if (folder == NULL || j->env->file_exists(j->env, folder)) return 0;
+    if (settings->job.workdir == NULL && tm_job_rents_vms(&settings->job)) {
+        char where[PATH_MAX];
+        settings->brought = realpath(".", where) != NULL ? tm_arena_strdup(j->arena, where) : NULL;
+        return settings->brought == NULL ? tm_error_nomem(e) : 0;
+    }
     int rc = fetch(j, TM_OFFICE_DATA, "workdir.tar", TM_WORKDIR_MAX, e);
     if (rc == -(int)TM_ENOTFOUND)
         return tm_error_set(e, TM_ENOTFOUND,
@@ -285,6 +293,7 @@ static int try_all(struct join *j, const volatile int *terminating, struct tm_er
 {
     struct tm_error own = {.text = ""};
     bool told = false;
+    int waits = 0;
     int rc = -(int)TM_EIO;
     for (int unheard = 0; unheard < TRIES;) {
         if (*terminating != 0) return tm_error_set(e, TM_ECANCELED, "this machine goes before it could join");
@@ -292,8 +301,9 @@ static int try_all(struct join *j, const volatile int *terminating, struct tm_er
         if (rc == 0) rc = fetch_job(j, &own); /* a connection that is lost meanwhile: all again, with the same key */
         if (rc != -(int)TM_EBUSY && rc != -(int)TM_EIO) break;
         unheard = rc == -(int)TM_EIO ? unheard + 1 : 0;
-        if (!told) tm_log(TM_LOG_WARN, "waiting to join: %s", own.text);
-        told = true;
+        bool soon = rc == -(int)TM_EBUSY && ++waits <= SILENT_WAITS; /* a run that has just begun wants nobody yet */
+        if (!told && !soon) tm_log(TM_LOG_WARN, "waiting to join: %s", own.text);
+        told = told || !soon;
         j->env->sleep_ms(j->env, BETWEEN_MS);
     }
     if (rc != 0 && e != NULL) *e = own;

@@ -92,6 +92,34 @@ int tm_knowledge_step_gpus(const struct tm_catalog *catalog, const struct tm_pro
     return rc;
 }
 
+/* A GPU's name where an instance type's is expected: which types have it; "": it is none. */
+static void name_types_of_gpu(const struct tm_catalog *catalog, const char *gpu,
+                              bool (*allows)(const void *context, const char *cloud), const void *context, size_t size,
+                              char *out)
+{
+    enum { NAMED = 4 };
+    int named = 0;
+    size_t length = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < catalog->instance_count && named < NAMED && length < size; i++) {
+        const struct tm_instance_type *instance = &catalog->instances[i];
+        if (strcasecmp(instance->gpu, gpu) != 0 || (allows != NULL && !allows(context, instance->cloud))) continue;
+        length += (size_t)snprintf(out + length, size - length, "%s%s (%.0f of them)", named++ > 0 ? ", " : "",
+                                   instance->name, instance->gpus);
+    }
+}
+
+/* TYPE@PLACE, as recorded pools are written: the type, where there is such a one. */
+static const struct tm_instance_type *type_before_place(const struct tm_catalog *catalog, const char *name)
+{
+    size_t length = strcspn(name, "@");
+    for (size_t i = 0; i < catalog->instance_count && name[length] == '@'; i++) {
+        const struct tm_instance_type *instance = &catalog->instances[i];
+        if (strlen(instance->name) == length && strncasecmp(instance->name, name, length) == 0) return instance;
+    }
+    return NULL;
+}
+
 int tm_knowledge_instance(const struct tm_catalog *catalog, const char *name,
                           bool (*allows)(const void *context, const char *cloud), const void *context,
                           const struct tm_instance_type **out, struct tm_error *e)
@@ -105,6 +133,19 @@ int tm_knowledge_instance(const struct tm_catalog *catalog, const char *name,
         *out = instance;
         return 0;
     }
+    char types[256];
+    name_types_of_gpu(catalog, name, allows, context, sizeof types, types);
+    if (types[0] != '\0')
+        return tm_error_set(e, TM_EUSAGE,
+                            "%.60s is a GPU: name an instance type that has it, such as %s; tidemill catalog --gpu "
+                            "%.60s lists all",
+                            name, types, name);
+    const struct tm_instance_type *placed = type_before_place(catalog, name);
+    if (placed != NULL)
+        return tm_error_set(e, TM_EUSAGE,
+                            "\"%.60s\": no place is named here, prices are those of the cheapest: write %s; tidemill "
+                            "catalog show %s lists its prices everywhere",
+                            name, placed->name, placed->name);
     return tm_error_set(e, TM_EUSAGE, "no instance type \"%.60s\" in the catalogue%s%s%s", name,
                         suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
                         suggest.best != NULL ? "?" : "");

@@ -187,8 +187,11 @@ static int fill(struct tm_env *env, const struct tm_run_settings *settings, stru
     int rc = tm_catalog_load(env, &out->catalog, e);
     if (rc == 0) tm_catalog_assume_network(&out->catalog);
     if (rc == 0) rc = learn(env, job, arena, out, e);
-    for (size_t i = 0; rc == 0 && i < count; i++)
-        rc = add_pool(out, &pools[i], job->file, e);
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        struct tm_job_pool pool = pools[i];
+        if (pool.count == 0) pool.count = pool.limit; /* a mix */
+        rc = add_pool(out, &pool, job->file, e);
+    }
     if (rc == 0 && out->fleet.part_count == 0)
         rc = tm_error_set(e, TM_EINPUT, "%s: fleet.pools: none of them trains", job->file);
     if (rc != 0) return rc;

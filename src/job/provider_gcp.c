@@ -1,9 +1,12 @@
 /* Google Cloud as a provider: VMs of Compute Engine that join by tickets (cloud/gcp_cloud.h). */
 #include "cloud/gcp_cloud.h"
 #include "job/provider_vms.h"
+#include "market/catalog.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* The region of "us-central1-a", or of a region. */
 static void region_of(const char *place, char out[64])
@@ -31,6 +34,32 @@ static int check_gcp(const struct tm_run_settings *settings, const char *place, 
     return tm_provider_vms__check(&kind, settings, place, e);
 }
 
+/* The catalogue's, where it is rented: a region may cost a third more than the cheapest. */
+static int gcp_spot_price(struct tm_env *env, const struct tm_run_settings *settings, const char *type,
+                          const char *zone, double *out_usd_h, struct tm_error *e)
+{
+    struct tm_catalog catalog;
+    char region[64];
+    double best = NAN;
+    int rc = tm_provider_vms__region(&kind, &settings->job.fleet, settings->job.file, region, e);
+    const char *set = env->variable(env, "CLOUDSDK_COMPUTE_REGION");
+    if (set == NULL) set = env->variable(env, "CLOUDSDK_COMPUTE_ZONE"); /* as the cloud itself looks for it */
+    if (region[0] == '\0' && set != NULL) region_of(set, region);
+    if (zone[0] != '\0') region_of(zone, region);
+    if (rc != 0 || region[0] == '\0') return rc;
+    tm_catalog_init(&catalog);
+    rc = tm_catalog_load(env, &catalog, e);
+    for (size_t i = 0; rc == 0 && i < catalog.offer_count; i++) {
+        const struct tm_offer *offer = &catalog.offers[i];
+        const struct tm_instance_type *sold = &catalog.instances[offer->instance];
+        bool here = strcmp(sold->cloud, kind.cloud) == 0 && strcmp(offer->region, region) == 0;
+        if (here && strcasecmp(sold->name, type) == 0) best = fmin(best, offer->spot_usd_h);
+    }
+    tm_catalog_deinit(&catalog);
+    if (rc == 0) *out_usd_h = best;
+    return rc;
+}
+
 static int open_gcp(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
                     struct tm_error *e)
 {
@@ -56,4 +85,5 @@ const struct tm_provider tm_provider__gcp = {.name = "gcp",
                                              .joins = true,
                                              .settle = settle_gcp,
                                              .check = check_gcp,
+                                             .spot_price = gcp_spot_price,
                                              .open = open_gcp};

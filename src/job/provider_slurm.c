@@ -116,7 +116,9 @@ static int make_pools(const struct tm_provider_request *request, struct tm_slurm
 static int open_slurm(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
                       struct tm_error *e)
 {
-    const char *words[] = {request->program, "agent", "--state", request->dir, "--notice", "none", NULL};
+    /* Whoever resumes the run takes the node over, if its agent has not given up: the queue may be long. */
+    const char *words[] = {request->program, "agent",     "--state", request->dir, "--notice",
+                           "none",           "--give-up", "15m",     NULL};
     const char **command = tm_arena_alloc(request->arena, sizeof words);
     const char *others[] = {request->program, "agent", "--notice", "none", NULL};
     const char **join = tm_arena_alloc(request->arena, sizeof others);

@@ -269,33 +269,32 @@ static int take_wheel(void *context, const char *name, struct tm_error *e)
     return 0;
 }
 
-/* Beside the program, or where scripts/make-wheel lays it; NULL: nowhere. */
-static int find_wheel(struct tm_env *env, const struct tm_provider_request *request, const char **out,
-                      struct tm_error *e)
+int tm_provider_vms__wheel(struct tm_env *env, const char *program, struct tm_arena *arena, const char **out,
+                           struct tm_error *e)
 {
     static const char *const beside[] = {"", "../wheel/", "../share/tidemill/"};
-    const char *slash = strrchr(request->program, '/');
-    int length = slash != NULL ? (int)(slash + 1 - request->program) : 0;
+    const char *slash = strrchr(program, '/');
+    int length = slash != NULL ? (int)(slash + 1 - program) : 0;
     const char *said = env->variable(env, "TIDEMILL_WHEEL");
     *out = NULL;
     if (said != NULL && said[0] != '\0') {
-        *out = tm_arena_strdup(request->arena, said);
+        *out = tm_arena_strdup(arena, said);
         return *out == NULL ? tm_error_nomem(e) : 0;
     }
     for (size_t i = 0; *out == NULL && i < sizeof beside / sizeof *beside; i++) {
         struct wheels found = {.name = ""};
-        const char *folder = tm_arena_printf(request->arena, "%.*s%s", length, request->program, beside[i]);
+        const char *folder = tm_arena_printf(arena, "%.*s%s", length, program, beside[i]);
         if (folder == NULL) return tm_error_nomem(e);
         (void)env->folder_each(env, folder[0] != '\0' ? folder : ".", take_wheel, &found, NULL);
         if (found.name[0] == '\0') continue;
-        *out = tm_arena_printf(request->arena, "%s%s", folder, found.name);
+        *out = tm_arena_printf(arena, "%s%s", folder, found.name);
         if (*out == NULL) return tm_error_nomem(e);
     }
     if (*out == NULL)
         tm_log(TM_LOG_WARN,
                "no wheel of the Python package lies beside %s: VMs have it only if setup installs it; make one with "
                "scripts/make-wheel, or say TIDEMILL_WHEEL=FILE.whl",
-               request->program);
+               program);
     return 0;
 }
 
@@ -338,7 +337,8 @@ int tm_provider_vms__fill(const struct tm_provider__vm_kind *kind, struct tm_env
     int rc = tm_provider_vms__region(kind, &job->fleet, request->dir, vms->region, e);
     if (rc == 0) rc = find_bucket(env, vms, e);
     if (rc == 0) rc = print_variables(request, &variables, e);
-    if (rc == 0 && job->engine == TM_JOB_ENGINE_COMMAND) rc = find_wheel(env, request, &wheel, e);
+    if (rc == 0 && job->engine == TM_JOB_ENGINE_COMMAND)
+        rc = tm_provider_vms__wheel(env, request->program, request->arena, &wheel, e);
     if (rc != 0) return rc;
     vms->options = (struct tm_vm_options){.pools = vms->pools,
                                           .pool_count = fill_pools(request, vms->pools),

@@ -44,6 +44,10 @@ struct tm_provider__vms {
  * says. */
 void tm_provider_vms__owner(struct tm_env *env, char out[TM_PROVIDER_OWNER_MAX]);
 
+/* The Python package for VMs: a file beside the program, or where scripts/make-wheel lays it, or that TIDEMILL_WHEEL
+ * names; NULL: there is none, and a warning says so. */
+int tm_provider_vms__wheel(struct tm_env *env, const char *program, struct tm_arena *arena, const char **out,
+                           struct tm_error *e);
 /* Where all its pools are; "": they do not say. */
 int tm_provider_vms__region(const struct tm_provider__vm_kind *kind, const struct tm_job_fleet *fleet,
                             const char *place, char out[64], struct tm_error *e);

@@ -84,7 +84,7 @@ int tm_torchrun_job(const struct tm_torchrun *given, struct tm_text *out, struct
     if (given->steps < 1 || given->batch < 1)
         return tm_error_set(e, TM_EUSAGE,
                             "give --steps N and --batch N, as the script's tidemill.torch.init(steps=..., batch=...) "
-                            "has them: torchrun does not know how much there is to train");
+                            "has them: written there as plain numbers they are taken from it");
     tm_text_printf(out, "# made by tidemill torchrun\nname: %s\n", given->name);
     put_command(given, out);
     tm_text_puts(out, "workdir: \"");

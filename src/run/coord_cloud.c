@@ -45,7 +45,7 @@ const Tmw__Instance *tm_coord__instance_of(const struct tm_coordinator *c, uint6
 int tm_coord__store_instance(struct tm_coordinator *c, const Tmw__Instance *instance)
 {
     size_t i = find_instance(c, instance->id);
-    if (i == c->instance_count) {
+    if (i == c->instance_count || c->instances == NULL) { /* NULL says the first again, for clang's analyzer */
         int rc = tm_grow((void **)&c->instances, &c->instance_capacity, i + 1, sizeof *c->instances, INSTANCES_MAX);
         if (rc != 0) return rc;
         c->instance_count++;
@@ -191,6 +191,14 @@ static uint32_t going(const struct tm_coordinator *c, uint32_t pool)
     return leave < here ? leave : here;
 }
 
+/* Before anything was decided all stays as it is, and that is those on their way, too: a job that waits in somebody's
+ * queue has waited for its place. */
+static uint32_t kept(const struct tm_coordinator *c, uint32_t pool)
+{
+    uint32_t starting = c->options.pools > 0 ? c->cloud.pools[pool].starting : c->cloud.starting[pool];
+    return count_in(c, pool, false) + starting - going(c, pool);
+}
+
 static void send_order(struct tm_coordinator *c, const struct known *cloud, uint64_t sequence, struct tm_outbox *out)
 {
     Tmw__CloudOrder body = TMW__CLOUD_ORDER__INIT;
@@ -200,18 +208,17 @@ static void send_order(struct tm_coordinator *c, const struct known *cloud, uint
     body.want_on_demand = c->want_on_demand;
     uint32_t want[TM_RUN_POOLS_MAX];
     for (uint32_t i = 0; i < c->options.pools; i++)
-        want[i] = c->rents ? tm_coord__wanted(c, i) + tm_coord__draining(c, i) : count_in(c, i, false) - going(c, i);
+        want[i] = c->rents ? tm_coord__wanted(c, i) + tm_coord__draining(c, i) : kept(c, i);
     body.want = want;
     body.n_want = c->options.pools;
-    for (size_t i = 0; !c->rents && i < c->instance_count; i++) { /* all stays as it is */
+    for (size_t i = 0; !c->rents && c->options.pools > 0 && i < c->instance_count; i++) {
         bool runs = c->instances[i].end_ms == 0;
         body.want_spot += runs && c->instances[i].spot;
         body.want_on_demand += runs && !c->instances[i].spot;
     }
     if (c->options.pools == 0) { /* another one in the place of each that is ordered to go, where any are rented */
-        body.want_spot = c->rents ? body.want_spot + tm_coord__draining(c, 0) : body.want_spot - going(c, 0);
-        body.want_on_demand =
-            c->rents ? body.want_on_demand + tm_coord__draining(c, 1) : body.want_on_demand - going(c, 1);
+        body.want_spot = c->rents ? body.want_spot + tm_coord__draining(c, 0) : kept(c, 0);
+        body.want_on_demand = c->rents ? body.want_on_demand + tm_coord__draining(c, 1) : kept(c, 1);
     }
     uint64_t list[RELEASES_MAX];
     body.release = list;
@@ -229,6 +236,8 @@ static bool take_pools(struct tm_coordinator *c, const Tmw__CloudReport *report)
     bool plain = c->options.pools == 0 && report->n_pools == 2;
     c->cloud.spot_wait_ms = plain ? report->pools[0]->wait_ms : 0;
     c->cloud.on_demand_wait_ms = plain ? report->pools[1]->wait_ms : 0;
+    for (int i = 0; i < 2; i++)
+        c->cloud.starting[i] = plain ? report->pools[i]->starting : 0;
     c->cloud.pools_told = c->options.pools > 0 && report->n_pools >= c->options.pools;
     for (uint32_t i = 0; c->cloud.pools_told && i < c->options.pools; i++) {
         const Tmw__PoolReport *told = report->pools[i];
@@ -292,4 +301,44 @@ uint64_t tm_coord__bill(const struct tm_coordinator *c, bool on_demand_only)
         if (!on_demand_only || !c->instances[i].spot) sum += c->instances[i].bill_microusd;
     if (told > sum) sum = told;
     return cloud > sum ? cloud : sum;
+}
+
+/* The pool that has most of those who train, and how many regions they are in. */
+static uint32_t regions_that_train(const struct tm_coordinator *c, uint32_t *out_largest)
+{
+    uint32_t counts[TM_RUN_POOLS_MAX] = {0}, regions = 0;
+    bool seen[TM_RUN_POOLS_MAX] = {false};
+    *out_largest = 0;
+    for (size_t i = 0; i < c->roster.member_count; i++) {
+        const Tmw__Instance *instance = tm_coord__instance_of(c, c->roster.members[i].id);
+        if (c->roster.members[i].spare || instance == NULL) continue;
+        uint32_t pool = tm_coord__pool(c, instance), region = c->options.pool_region[pool];
+        regions += !seen[region];
+        seen[region] = true;
+        if (++counts[pool] > counts[*out_largest]) *out_largest = pool;
+    }
+    return regions;
+}
+
+/* As a simulation has it: on the bill of the largest pool. */
+void tm_coord__traffic_made(struct tm_coordinator *c, uint64_t step)
+{
+    uint32_t largest = 0;
+    uint64_t made = step > c->traffic_step ? step - c->traffic_step : 0;
+    c->traffic_step = step;
+    if (c->options.pools == 0 || (c->options.region_step_usd <= 0 && c->options.move_usd <= 0)) return;
+    uint32_t regions = regions_that_train(c, &largest);
+    if (regions == 0) return; /* the cloud has not told of them yet */
+    uint32_t home = c->options.pool_region[largest] + 1;
+    c->traffic_usd[largest] += (double)made * (regions - 1) * c->options.region_step_usd;
+    if (c->home != 0 && home != c->home) c->traffic_usd[largest] += c->options.move_usd;
+    c->home = home;
+}
+
+uint64_t tm_coord__spent(const struct tm_coordinator *c)
+{
+    double usd = 0;
+    for (uint32_t i = 0; i < c->options.pools; i++)
+        usd += c->traffic_usd[i];
+    return tm_coord__bill(c, false) + (uint64_t)(usd * 1e6 + 0.5);
 }

@@ -26,7 +26,7 @@ static void show_cloud(const struct tm_coordinator *c, int64_t now_ms, struct tm
                               .on_demand_wait_ms = c->cloud.on_demand_wait_ms,
                               .on_demand_microusd_h = c->cloud.on_demand_microusd_h,
                               .spot_offered = c->cloud.heard ? c->cloud.spot_offered : -1,
-                              .bill_microusd = tm_coord__bill(c, false),
+                              .bill_microusd = tm_coord__spent(c),
                               .pools = c->cloud.pools,
                               .pool_count = c->cloud.pools_told ? c->options.pools : 0,
                               .instances = c->instances,

@@ -183,6 +183,7 @@ struct cloud_seen {
     uint64_t spot_microusd_h;
     int64_t spot_wait_ms; /* of a job without a choice of pools */
     int64_t on_demand_wait_ms;
+    uint32_t starting[2]; /* likewise, spot and on-demand: granted, not there yet */
     uint64_t on_demand_microusd_h;
     int64_t spot_offered;
     uint64_t bill_microusd;
@@ -319,6 +320,11 @@ struct tm_coordinator {
     int64_t progress_ms;         /* when it was put there */
     uint64_t told_bill_microusd; /* by the record */
     uint64_t told_on_demand_bill_microusd;
+    /* By pool, from region to region: the state of a job that moved, and gradients of all steps up to this one; what is
+     * redone counts again. */
+    double traffic_usd[TM_RUN_POOLS_MAX];
+    uint64_t traffic_step;
+    uint32_t home; /* the region of the pool that had most of those who made it, and one; 0: not known */
     char failure[TM_MESSAGE_STRING_MAX + 1];
 
     uint64_t highest;                /* step that was ever heard to be committed */
@@ -445,6 +451,10 @@ static inline uint32_t tm_coord__workers_each(const struct tm_coordinator *c)
     return c->options.workers > 1 ? c->options.workers : 1;
 }
 uint64_t tm_coord__bill(const struct tm_coordinator *c, bool on_demand_only);
+/* With the traffic between regions. */
+uint64_t tm_coord__spent(const struct tm_coordinator *c);
+/* The generation that runs has committed up to `step`: what its gradients cost between regions, if it is in several. */
+void tm_coord__traffic_made(struct tm_coordinator *c, uint64_t step);
 
 /* coord_release.c: which instances are given back, and when */
 bool tm_coord__releasing(const struct tm_coordinator *c, uint64_t id);

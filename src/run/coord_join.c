@@ -289,6 +289,7 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
         c->applied = body->applied;
         c->applied_ms = now_ms;
         tm_coord__progress_made(c, body->applied);
+        tm_coord__traffic_made(c, body->applied);
         if (c->applied > c->reached) c->reached = c->applied;
     }
     tm_coord__losses_heard(c, body);

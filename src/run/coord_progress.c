@@ -51,6 +51,7 @@ void tm_coord__losses_forget(struct tm_coordinator *c, uint64_t base)
     while (c->loss_count > 0 && c->losses[c->loss_count - 1].step > base)
         c->loss_count--;
     if (c->progress_step > base) c->progress_step = base;
+    if (c->traffic_step > base) c->traffic_step = base;
 }
 
 /* The newest that is of a committed step, not of the one in flight; NULL: none. */

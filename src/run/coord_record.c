@@ -141,6 +141,14 @@ void tm_coord__record_progress(struct tm_coordinator *c, const struct tm_step_lo
     body.on_demand_bill_microusd = tm_coord__bill(c, true);
     c->told_bill_microusd = body.bill_microusd;
     c->told_on_demand_bill_microusd = body.on_demand_bill_microusd;
+    uint64_t traffic[TM_RUN_POOLS_MAX];
+    bool any = false;
+    for (uint32_t i = 0; i < c->options.pools; i++) {
+        traffic[i] = (uint64_t)(c->traffic_usd[i] * 1e6 + 0.5);
+        any = any || traffic[i] > 0;
+    }
+    body.pool_traffic_microusd = traffic;
+    body.n_pool_traffic_microusd = any ? c->options.pools : 0;
     event.body_case = TMW__RECORD_EVENT__BODY_PROGRESS;
     event.progress = &body;
     tm_coord__record(c, &event, false, out);
@@ -324,6 +332,9 @@ static void load_progress(struct tm_coordinator *c, const Tmw__ProgressEvent *bo
     if (body->settled || body->bill_microusd > c->told_bill_microusd) c->told_bill_microusd = body->bill_microusd;
     if (body->settled || body->on_demand_bill_microusd > c->told_on_demand_bill_microusd)
         c->told_on_demand_bill_microusd = body->on_demand_bill_microusd;
+    c->traffic_step = body->step;
+    for (size_t i = 0; i < body->n_pool_traffic_microusd && i < TM_RUN_POOLS_MAX; i++)
+        c->traffic_usd[i] = (double)body->pool_traffic_microusd[i] / 1e6;
 }
 
 static int by_set(const void *a, const void *b)

@@ -15,7 +15,7 @@ static int check_deadline(const struct tm_coordinator *c, uint64_t deadline_ms, 
 
 static int check_budget(const struct tm_coordinator *c, uint64_t budget_microusd, struct tm_error *e)
 {
-    uint64_t bill = tm_coord__bill(c, false);
+    uint64_t bill = tm_coord__spent(c);
     if (budget_microusd == 0 || budget_microusd > bill) return 0;
     return tm_error_set(e, TM_EINPUT,
                         "the job has cost $%.2f, so a budget of $%.2f would stop it at once; to do that, stop it",

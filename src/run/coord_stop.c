@@ -138,8 +138,9 @@ void tm_coord__load_state(struct tm_coordinator *c, const Tmw__StateEvent *body)
     c->stop_wanted = body->state == TM_JOB_STOPPING;
     c->loaded_stopped = body->state == TM_JOB_STOPPED;
     c->stopped_step = body->step;
-    /* A stop at once names the newest set in files, which may be of a past that was given up. */
-    bool trained = body->state != TM_JOB_STOPPED || body->quiet;
+    /* A stop at once names the newest set in files, which may be of a past that was given up, and who goes on repeats
+     * it. */
+    bool trained = body->state != TM_JOB_STARTING && (body->state != TM_JOB_STOPPED || body->quiet);
     if (trained && body->step > c->reached) c->reached = body->step;
     (void)snprintf(c->stop_reason, sizeof c->stop_reason, "%s", body->reason);
     if (!c->loaded_stopped) return;

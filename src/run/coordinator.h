@@ -90,6 +90,10 @@ struct tm_coordinator_options {
     uint32_t pools;             /* that the job may choose from; 0: there is no choice */
     /* Of their instances, as the job has it, in thousandths (layout/shares.h); 0: as usual. */
     uint32_t pool_slowness[TM_RUN_POOLS_MAX];
+    /* Pools of one region have one number; each region beyond the first that trains costs so much a step. */
+    uint32_t pool_region[TM_RUN_POOLS_MAX];
+    double region_step_usd;
+    double move_usd;       /* the state of a job that goes from one region to another */
     bool speeds_alike;     /* all instances share one machine: that one seems slow says nothing */
     uint64_t keeper_pools; /* those whose instances are anchors that keep copies and do not train; a bit for each */
     uint32_t remotes;      /* so many anchors keep copies and do not train (tiering); the others train */

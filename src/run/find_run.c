@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { NAMES_SHOWN = 8, NAMES_MAX = 1 << 16 };
+enum { NAMES_SHOWN = 8, NAMES_MAX = 1 << 16, STAMPED_MAX = 1 << 16 };
 
 static bool is_run(struct tm_env *env, const char *dir)
 {
@@ -25,6 +25,23 @@ bool tm_run_is_owned(struct tm_env *env, const char *dir)
     struct tm_state_owner owner;
     if (tm_run_is_away(env, dir)) return tm_run__away_is_live(env, dir);
     return tm_state__owner(env, dir, &owner, NULL) == 0;
+}
+
+/* A new run has another token, one that was killed leaves its owner's mark, and one that ended its own summary. */
+struct tm_hash tm_run_stamp(struct tm_env *env, const char *dir)
+{
+    static const enum tm_state_file files[] = {TM_STATE_TOKEN, TM_STATE_OWNER, TM_STATE_SUMMARY};
+    char path[TM_STATE_PATH_MAX];
+    struct tm_text text;
+    tm_text_init(&text, STAMPED_MAX);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        tm_state_path(dir, files[i], path);
+        (void)env->file_read(env, path, &text, NULL);
+        tm_text_puts(&text, "\n");
+    }
+    struct tm_hash stamp = tm_hash_of(tm_text_string(&text), text.length);
+    tm_text_deinit(&text);
+    return stamp;
 }
 
 static int path_of(struct tm_env *env, const char *name, struct tm_arena *arena, const char **out, struct tm_error *e)

@@ -42,7 +42,8 @@ struct tm_run_watch {
 
     bool cloud_tells;     /* of instances */
     double told_bill_usd; /* by the coordinator, or by events: newer than what is known of each instance; 0: not told */
-    bool bill_settled;    /* it is the bill, whatever was said before */
+    double traffic_usd[TM_RUN_POOLS_MAX]; /* by pool, beside all bills: of gradients from region to region */
+    bool bill_settled;                    /* it is the bill, whatever was said before */
     uint64_t workers_arrived;
     uint64_t workers_announced; /* losses of workers, with a notice ... */
     uint64_t workers_unannounced;
@@ -166,6 +167,8 @@ static void take_progress(struct tm_run_watch *watch, int64_t at_ms, const Tmw__
     double bill_usd = (double)body->bill_microusd / 1e6;
     watch->bill_settled = body->settled;
     watch->told_bill_usd = body->settled ? bill_usd : fmax(watch->told_bill_usd, bill_usd);
+    for (size_t i = 0; i < body->n_pool_traffic_microusd && i < TM_RUN_POOLS_MAX; i++)
+        watch->traffic_usd[i] = (double)body->pool_traffic_microusd[i] / 1e6;
 }
 
 /* By layer, each once: which copy does not matter, they are the same bytes. */
@@ -331,6 +334,17 @@ static void add_up_instances(struct tm_run_watch *watch)
     }
     s->bill_usd = bill_usd;
     s->on_demand_usd = s->job.pool_count > 0 ? pools_usd : seconds / 3600 * s->on_demand_usd_h;
+}
+
+/* On demand it would cost as much. */
+static void add_traffic(struct tm_run_watch *watch)
+{
+    struct tm_run_status *s = &watch->status;
+    for (size_t i = 0; i < s->job.pool_count; i++) {
+        s->pools[i].bill_usd += watch->traffic_usd[i];
+        s->bill_usd += watch->traffic_usd[i];
+        s->on_demand_usd += watch->traffic_usd[i];
+    }
 }
 
 /* One that is on-demand costs what it costs. */
@@ -710,6 +724,7 @@ const struct tm_run_status *tm_run_watch_status(struct tm_run_watch *watch)
     set_left(watch);
     add_up_instances(watch);
     s->bill_usd = watch->bill_settled ? watch->told_bill_usd : fmax(s->bill_usd, watch->told_bill_usd);
+    add_traffic(watch);
     return s;
 }
 

@@ -38,7 +38,7 @@ static bool is_region(const char *text)
     return length > 0 && length < 40 && text[length] == '\0';
 }
 
-static int find_region(struct tm_env *env, const char *given, char out[64], struct tm_error *e)
+static int find_region(struct tm_env *env, const char *given, const char *otherwise, char out[64], struct tm_error *e)
 {
     const char *found = given;
     char of_profile[64] = "";
@@ -52,6 +52,7 @@ static int find_region(struct tm_env *env, const char *given, char out[64], stru
         if (rc != 0) return rc;
         if (of_profile[0] != '\0') found = of_profile;
     }
+    if (found == NULL) found = otherwise;
     if (found == NULL)
         return tm_error_set(e, TM_EINPUT,
                             "no AWS region: set AWS_REGION (for example AWS_REGION=us-east-1), or run `aws configure`");
@@ -141,7 +142,7 @@ static int sign(struct tm_aws_request *r, int64_t seconds, struct tm_text *url, 
     tm_text_init(&path, 8192);
     int rc = find_place(r, origin, &in_path, e);
     if (rc == 0) rc = make_path(r, in_path, &path, e);
-    if (rc == 0) rc = tm_aws_credentials__get(aws->credentials, &keys, e);
+    if (rc == 0) rc = tm_aws_credentials__look(aws->credentials, &keys, e);
     if (rc == 0) {
         struct tm_aws_signed to_sign = {.method = r->method,
                                         .host = r->host,
@@ -174,6 +175,14 @@ int tm_aws_url(struct tm_aws_request *request, int64_t seconds, struct tm_text *
     return sign(request, seconds, out, NULL, e);
 }
 
+int tm_aws_await_keys(struct tm_aws *aws, struct tm_error *e)
+{
+    struct tm_aws_keys keys = {.ends_ms = 0};
+    int rc = tm_aws_credentials__get(aws->credentials, &keys, e);
+    tm_aws_keys__clear(&keys);
+    return rc;
+}
+
 static bool is_any(const char *code, const char *const *list)
 {
     for (; *list != NULL; list++)
@@ -181,7 +190,14 @@ static bool is_any(const char *code, const char *const *list)
     return false;
 }
 
-/* Refusals that mend themselves: throttling under any status, a clock that differs, credentials that have ended. */
+/* A refusal that says nothing: HEAD has no body for the code. */
+static bool is_mute(const struct tm_web_answer *answer)
+{
+    return answer->body.length == 0 && (answer->status == 400 || answer->status == 403);
+}
+
+/* Refusals that mend themselves: throttling under any status, a clock that differs, credentials that have ended. One
+ * that does not say why is taken for each of the last two, once. */
 static bool again(void *context, const struct tm_web_answer *answer)
 {
     static const char *const wait[] = {"RequestLimitExceeded",
@@ -204,12 +220,13 @@ static bool again(void *context, const struct tm_web_answer *answer)
     struct tm_aws *aws = r->aws;
     struct tm_aws_refusal refusal;
     if (tm_aws_refusal(answer, &refusal, NULL) != 0) return false;
+    bool mute = is_mute(answer);
     if (is_any(refusal.code, wait)) return true;
-    if (is_any(refusal.code, skewed) && !r->clock_set && answer->date_ms > 0) {
+    if ((mute || is_any(refusal.code, skewed)) && !r->clock_set && answer->date_ms > 0) {
         r->clock_set = true;
         if (tm_web__set_clock(aws->env, answer, &aws->ahead_ms)) return true;
     }
-    if (is_any(refusal.code, ended) && !r->renewed) {
+    if ((mute || is_any(refusal.code, ended)) && !r->renewed) {
         r->renewed = true;
         tm_aws_credentials__doubt(aws->credentials);
         return true;
@@ -279,13 +296,14 @@ static int read_endpoints(struct tm_aws *aws, struct tm_error *e)
     return rc;
 }
 
-int tm_aws_create(struct tm_env *env, const char *region, struct tm_aws **out, struct tm_error *e)
+static int create(struct tm_env *env, const char *region, const char *otherwise, struct tm_aws **out,
+                  struct tm_error *e)
 {
     assert(env != NULL);
     struct tm_aws *aws = tm_calloc(1, sizeof *aws);
     if (aws == NULL) return tm_error_nomem(e);
     aws->env = env;
-    int rc = find_region(env, region, aws->region, e);
+    int rc = find_region(env, region, otherwise, aws->region, e);
     if (rc == 0) rc = read_endpoints(aws, e);
     if (rc == 0) rc = tm_aws_credentials__create(env, &aws->credentials, e);
     if (rc != 0) {
@@ -295,6 +313,16 @@ int tm_aws_create(struct tm_env *env, const char *region, struct tm_aws **out, s
     tm_tape__note(TM_TAPE_REGION, aws->region);
     *out = aws;
     return 0;
+}
+
+int tm_aws_create(struct tm_env *env, const char *region, struct tm_aws **out, struct tm_error *e)
+{
+    return create(env, region, NULL, out, e);
+}
+
+int tm_aws_create_anywhere(struct tm_env *env, struct tm_aws **out, struct tm_error *e)
+{
+    return create(env, NULL, "us-east-1", out, e);
 }
 
 void tm_aws_destroy(struct tm_aws *aws)

@@ -14,6 +14,8 @@ struct tm_aws;
 
 /* `region` NULL: as set. Reads settings, asks nobody. -TM_EINPUT: no region is set. Any thread may use the result. */
 int tm_aws_create(struct tm_env *env, const char *region, struct tm_aws **out, struct tm_error *e);
+/* For questions about all regions: where none is set, by way of us-east-1. */
+int tm_aws_create_anywhere(struct tm_env *env, struct tm_aws **out, struct tm_error *e);
 void tm_aws_destroy(struct tm_aws *aws);
 const char *tm_aws_region(const struct tm_aws *aws); /* borrowed */
 
@@ -54,8 +56,12 @@ int tm_aws_begin(struct tm_web *web, struct tm_aws_request *request, struct tm_w
 int tm_aws_ask(struct tm_web *web, struct tm_aws_request *request, struct tm_web_answer *out, struct tm_error *e);
 
 /* Appends the URL by which anybody may make this request, for so long (at most 7 days, and not longer than the
- * credentials are good): method, bucket and path count. May wait for credentials. */
+ * credentials are good): method, bucket and path count. -TM_EBUSY: credentials are being asked for; look again later.
+ */
 int tm_aws_url(struct tm_aws_request *request, int64_t seconds, struct tm_text *out, struct tm_error *e);
+
+/* Waits until there are credentials, or why there are none. */
+int tm_aws_await_keys(struct tm_aws *aws, struct tm_error *e);
 
 /* What an answer that is no success says: its code and message ("" where it does not). -TM_ENOMEM. */
 struct tm_aws_refusal {

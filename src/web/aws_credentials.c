@@ -127,55 +127,55 @@ static int ask(struct tm_aws_credentials *c, struct tm_aws_keys *out, char sourc
     return rc;
 }
 
-/* By a thread, while the old ones are good. */
-static void ask_beside(void *context)
-{
-    struct tm_aws_credentials *c = context;
-    struct tm_aws_keys keys;
-    char source[256];
-    struct tm_error e = {.text = ""};
-    int rc = ask(c, &keys, source, &e);
-    (void)pthread_mutex_lock(&c->renewal.lock);
-    if (rc == 0) keep(c, &keys, source);
-    (void)pthread_mutex_unlock(&c->renewal.lock);
-    tm_aws_keys__clear(&keys);
-    if (rc != 0) tm_log(TM_LOG_WARN, "%s; the old ones are still good", e.text);
-}
-
 static bool is_good(const struct tm_aws_credentials *c)
 {
     return c->known && !c->doubted && tm_renewal__is_good(&c->renewal, c->keys.ends_ms);
 }
 
-/* With the lock, waiting: there are none that are good. */
-static int renew(struct tm_aws_credentials *c, struct tm_error *e)
+/* By a thread. */
+static int ask_beside(void *context, struct tm_error *e)
 {
+    struct tm_aws_credentials *c = context;
     struct tm_aws_keys keys;
     char source[256];
-    if (tm_renewal__await(&c->renewal) && is_good(c)) return 0;
     int rc = ask(c, &keys, source, e);
+    (void)pthread_mutex_lock(&c->renewal.lock);
     if (rc == 0) keep(c, &keys, source);
+    bool good = is_good(c);
+    (void)pthread_mutex_unlock(&c->renewal.lock);
     tm_aws_keys__clear(&keys);
+    if (rc != 0 && good) tm_log(TM_LOG_WARN, "%s; the old ones are still good", e->text);
     return rc;
 }
 
-int tm_aws_credentials__get(struct tm_aws_credentials *c, struct tm_aws_keys *out, struct tm_error *e)
+static int find_good(struct tm_aws_credentials *c, bool waits, struct tm_aws_keys *out, struct tm_error *e)
 {
     int rc = 0;
     (void)pthread_mutex_lock(&c->renewal.lock);
     if (is_good(c))
         tm_renewal__refresh(&c->renewal, c->keys.ends_ms, renew_before_ms);
     else
-        rc = renew(c, e);
+        rc = waits ? tm_renewal__await(&c->renewal, e) : tm_renewal__look(&c->renewal, e);
     if (rc == 0) *out = c->keys;
     (void)pthread_mutex_unlock(&c->renewal.lock);
     return rc;
+}
+
+int tm_aws_credentials__get(struct tm_aws_credentials *c, struct tm_aws_keys *out, struct tm_error *e)
+{
+    return find_good(c, true, out, e);
+}
+
+int tm_aws_credentials__look(struct tm_aws_credentials *c, struct tm_aws_keys *out, struct tm_error *e)
+{
+    return find_good(c, false, out, e);
 }
 
 void tm_aws_credentials__doubt(struct tm_aws_credentials *c)
 {
     (void)pthread_mutex_lock(&c->renewal.lock);
     c->doubted = true;
+    tm_renewal__doubt(&c->renewal);
     (void)pthread_mutex_unlock(&c->renewal.lock);
 }
 

@@ -1,16 +1,13 @@
-/* Credentials of the shared files: a profile's keys, its SSO login, its credential_process. */
-#include "base/calendar.h"
-#include "base/doc.h"
+/* Credentials of the shared files: a profile's keys, its SSO login (aws_sso.c), its credential_process. */
 #include "web/aws_config.h"
 #include "web/aws_credentials.h"
 #include "web/plain.h"
 
-#include <jansson.h>
-#include <openssl/evp.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { FILE_MAX = 1 << 20, PATH_BYTES = 4096, VALUE_BYTES = 4096, PROCESS_MS = 60000, SSO_MS = 20000 };
+enum { FILE_MAX = 1 << 20, PATH_BYTES = 4096, VALUE_BYTES = 4096, PROCESS_MS = 60000 };
 
 struct files {
     struct tm_env *env;
@@ -129,83 +126,17 @@ static int of_process(struct tm_env *env, const char *command, const char *profi
     tm_text_init(&text, 65536);
     int rc = tm_web_process__ask(env, argv, PROCESS_MS, &text, e);
     if (rc == 0) rc = tm_aws_keys__read("its output", tm_text_string(&text), text.length, out, e);
-    if (text.data != NULL) memset(text.data, 0, text.length);
+    if (text.data != NULL) OPENSSL_cleanse(text.data, text.length);
     tm_text_deinit(&text);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "credential_process of profile %s", profile);
 }
 
 /* ---- SSO ---- */
 
-/* The name under which `aws sso login` keeps its token: SHA-1 of the session's name, or of the start URL. */
-static void token_name(const char *of, char out[48])
-{
-    unsigned char digest[EVP_MAX_MD_SIZE] = {0};
-    unsigned size = 0;
-    (void)EVP_Digest(of, strlen(of), digest, &size, EVP_sha1(), NULL);
-    for (unsigned i = 0; i < 20; i++)
-        (void)snprintf(out + (size_t)2 * i, 3, "%02x", digest[i]);
-}
-
-static int read_token(struct tm_env *env, const char *of, char *out, size_t room, struct tm_error *e)
-{
-    char name[48] = "";
-    char path[PATH_BYTES];
-    struct tm_text text;
-    json_t *root = NULL;
-    int64_t ends_ms = 0;
-    const char *home = env->variable(env, "HOME");
-    token_name(of, name);
-    (void)snprintf(path, sizeof path, "%s/.aws/sso/cache/%s.json", home != NULL ? home : "", name);
-    tm_text_init(&text, FILE_MAX);
-    int rc = env->file_read(env, path, &text, e);
-    if (rc == -(int)TM_ENOTFOUND) rc = tm_error_set(e, TM_EINPUT, "nobody is logged in: run `aws sso login`");
-    if (rc == 0) rc = tm_json_load(path, tm_text_string(&text), text.length, &root, e);
-    const char *token = json_string_value(json_object_get(root, "accessToken"));
-    const char *ends = json_string_value(json_object_get(root, "expiresAt"));
-    if (rc == 0 &&
-        (token == NULL || strlen(token) >= room || ends == NULL || !tm_calendar_parse(ends, strlen(ends), &ends_ms)))
-        rc = tm_error_set(e, TM_EINPUT, "%s: not a token of `aws sso login`", path);
-    if (rc == 0 && ends_ms <= env->now_ms(env))
-        rc = tm_error_set(e, TM_EINPUT, "the login has ended: run `aws sso login` again");
-    if (rc == 0) (void)snprintf(out, room, "%s", token);
-    json_decref(root);
-    tm_text_deinit(&text);
-    return rc;
-}
-
-static int read_role(const struct tm_web_answer *answer, struct tm_aws_keys *out, struct tm_error *e)
-{
-    json_t *root = NULL;
-    int rc = tm_json_load("SSO", tm_text_string(&answer->body), answer->body.length, &root, e);
-    const json_t *role = json_object_get(root, "roleCredentials");
-    const char *id = json_string_value(json_object_get(role, "accessKeyId"));
-    const char *secret = json_string_value(json_object_get(role, "secretAccessKey"));
-    const char *token = json_string_value(json_object_get(role, "sessionToken"));
-    json_int_t ends = json_integer_value(json_object_get(role, "expiration"));
-    if (rc == 0 && (id == NULL || secret == NULL || token == NULL || strlen(token) >= sizeof out->token || ends <= 0))
-        rc = tm_error_set(e, TM_EINPUT, "SSO: no credentials in its answer");
-    if (rc == 0) {
-        *out = (struct tm_aws_keys){.ends_ms = (int64_t)ends};
-        (void)snprintf(out->id, sizeof out->id, "%s", id);
-        (void)snprintf(out->secret, sizeof out->secret, "%s", secret);
-        (void)snprintf(out->token, sizeof out->token, "%s", token);
-    }
-    json_decref(root);
-    return rc;
-}
-
-struct sso {
-    char session[256];
-    char start[1024];
-    char region[64];
-    char account[64];
-    char role[256];
-};
-
-static bool find_sso(const struct files *f, struct sso *s)
+static bool find_sso(const struct files *f, struct tm_aws_sso *s)
 {
     char section[300];
-    *s = (struct sso){.session = ""};
+    *s = (struct tm_aws_sso){.session = ""};
     if (!get(&f->config, f->section, "sso_account_id", s->account, sizeof s->account)) return false;
     if (!get(&f->config, f->section, "sso_role_name", s->role, sizeof s->role)) return false;
     bool named = get(&f->config, f->section, "sso_session", s->session, sizeof s->session);
@@ -215,45 +146,15 @@ static bool find_sso(const struct files *f, struct sso *s)
            get(&f->config, from, "sso_region", s->region, sizeof s->region);
 }
 
-static int of_sso(struct tm_env *env, const struct sso *s, struct tm_aws_keys *out, struct tm_error *e)
-{
-    char token[VALUE_BYTES];
-    char header[VALUE_BYTES + 64];
-    struct tm_text url;
-    struct tm_web_answer answer;
-    int rc = read_token(env, s->session[0] != '\0' ? s->session : s->start, token, sizeof token, e);
-    if (rc != 0) return rc;
-    const char *endpoint = env->variable(env, "AWS_ENDPOINT_URL_SSO");
-    tm_text_init(&url, VALUE_BYTES);
-    if (endpoint != NULL)
-        tm_text_puts(&url, endpoint);
-    else
-        tm_text_printf(&url, "https://portal.sso.%s.amazonaws.com", s->region);
-    tm_text_puts(&url, "/federation/credentials?account_id=");
-    tm_percent_encode(s->account, false, &url);
-    tm_text_puts(&url, "&role_name=");
-    tm_percent_encode(s->role, false, &url);
-    (void)snprintf(header, sizeof header, "x-amz-sso_bearer_token: %s\n", token);
-    rc = tm_text_status(&url, e);
-    if (rc == 0) rc = tm_web_plain__ask(env, "GET", url.data, header, NULL, SSO_MS, &answer, e);
-    tm_text_deinit(&url);
-    if (rc != 0) return rc;
-    if (answer.status != 200)
-        rc = tm_error_set(e, TM_EINPUT, "SSO answers %d: run `aws sso login` again", answer.status);
-    if (rc == 0) rc = read_role(&answer, out, e);
-    tm_web_answer_deinit(&answer);
-    return rc;
-}
-
 /* ---- all of them ---- */
 
 static int of_files(const struct files *f, struct tm_aws_keys *out, char source[256], struct tm_error *e)
 {
     char value[VALUE_BYTES];
-    struct sso sso;
+    struct tm_aws_sso sso;
     bool here = tm_aws_config__has(f->config.data, f->config.length, f->section);
     (void)snprintf(source, 256, "profile %.60s of %.180s", f->profile, f->config_path);
-    if (find_sso(f, &sso)) return of_sso(f->env, &sso, out, e);
+    if (find_sso(f, &sso)) return tm_aws_keys__of_sso(f->env, &sso, out, e);
     if (keys_of(&f->credentials, f->profile, out)) {
         (void)snprintf(source, 256, "profile %.60s of %.180s", f->profile, f->credentials_path);
         return 0;

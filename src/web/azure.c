@@ -1,6 +1,7 @@
 #include "web/azure.h"
 
 #include "base/alloc.h"
+#include "web/azure_delegation.h"
 #include "web/azure_identity.h"
 
 #include <assert.h>
@@ -25,6 +26,7 @@ struct tm_azure {
     size_t key_length; /* 0: none */
     char sas[2048];    /* "": none */
     struct tm_azure_identity identity;
+    struct tm_azure_delegation delegation; /* where there is neither key nor SAS */
 };
 
 /* ---- settings ---- */
@@ -113,11 +115,22 @@ static int take_settings(struct tm_azure *azure, struct tm_error *e)
     return rc;
 }
 
+int64_t tm_azure__now_ms(const struct tm_azure *azure)
+{
+    return azure->env->now_ms(azure->env) + atomic_load(&azure->ahead_ms);
+}
+
 /* ---- signatures ---- */
 
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const struct tm_web_pair *)a)->name, ((const struct tm_web_pair *)b)->name);
+}
+
+/* What is posted are words, and in XML. */
+static const char *type_of(const struct tm_azure_request *r)
+{
+    return strcmp(r->method, "POST") == 0 ? "application/xml" : "application/octet-stream";
 }
 
 static const char *header_of(const struct tm_azure_request *r, const char *name)
@@ -134,8 +147,8 @@ void tm_azure__to_sign(const struct tm_azure_request *r, const char *account, co
     size_t count = 0;
     tm_text_printf(out, "%s\n\n\n", r->method);
     if (r->length > 0) tm_text_printf(out, "%zu", r->length);
-    tm_text_printf(out, "\n\n%s\n\n\n%s\n%s\n\n\n", r->body != NULL ? "application/octet-stream" : "",
-                   header_of(r, "if-match"), header_of(r, "if-none-match"));
+    tm_text_printf(out, "\n\n%s\n\n\n%s\n%s\n\n\n", r->body != NULL ? type_of(r) : "", header_of(r, "if-match"),
+                   header_of(r, "if-none-match"));
     pairs[count++] = (struct tm_web_pair){"x-ms-date", time};
     pairs[count++] = (struct tm_web_pair){"x-ms-version", VERSION};
     for (size_t i = 0; i < r->header_count; i++)
@@ -200,7 +213,7 @@ static int prepare(void *context, struct tm_text *url, struct tm_text *headers, 
     struct tm_text path;
     struct tm tm;
     char time[40];
-    time_t now = (time_t)((azure->env->now_ms(azure->env) + atomic_load(&azure->ahead_ms)) / 1000);
+    time_t now = (time_t)(tm_azure__now_ms(azure) / 1000);
     (void)gmtime_r(&now, &tm);
     (void)strftime(time, sizeof time, "%a, %d %b %Y %H:%M:%S GMT", &tm);
     tm_text_init(&path, 4096);
@@ -210,7 +223,7 @@ static int prepare(void *context, struct tm_text *url, struct tm_text *headers, 
     tm_text_printf(url, "%.*s%s", (int)origin, azure->endpoint, tm_text_string(&path));
     add_query(r, url);
     tm_text_printf(headers, "x-ms-date: %s\nx-ms-version: " VERSION "\n", time);
-    if (r->body != NULL) tm_text_puts(headers, "Content-Type: application/octet-stream\n");
+    if (r->body != NULL) tm_text_printf(headers, "Content-Type: %s\n", type_of(r));
     for (size_t i = 0; i < r->header_count; i++)
         tm_text_printf(headers, "%s: %s\n", r->headers[i].name, r->headers[i].value);
     int rc = tm_text_status(&path, e);
@@ -261,50 +274,86 @@ int tm_azure_ask(struct tm_web *web, struct tm_azure_request *r, struct tm_web_a
 
 /* ---- URLs ---- */
 
-/* A service SAS of one blob. */
-static int sign_url(const struct tm_azure *azure, const char *permission, const char *until, const char *path,
-                    unsigned char base64[EVP_MAX_MD_SIZE * 2], struct tm_error *e)
+/* A SAS of one blob: by the account's key, or (`by` not NULL) by a user delegation key, which it names. */
+static int sign_url(const struct tm_azure *azure, const struct tm_azure_delegated *by, const char *permission,
+                    const char *until, const char *path, unsigned char base64[EVP_MAX_MD_SIZE * 2], struct tm_error *e)
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned size = 0;
     struct tm_text text;
     tm_text_init(&text, 8192);
-    tm_text_printf(&text, "%s\n\n%s\n/blob/%s%s\n\n\n\n%s\nb\n\n\n\n\n\n\n", permission, until, azure->account, path,
-                   VERSION);
+    tm_text_printf(&text, "%s\n\n%s\n/blob/%s%s\n", permission, until, azure->account, path);
+    if (by != NULL)
+        tm_text_printf(&text, "%s\n%s\n%s\n%s\n%s\n%s\n\n\n", by->object, by->tenant, by->start, by->expiry,
+                       by->service, by->version);
+    tm_text_printf(&text, "\n\n\n%s\nb\n\n\n\n\n\n\n", VERSION);
     int rc = tm_text_status(&text, e);
     if (rc == 0) {
-        (void)HMAC(EVP_sha256(), azure->key, (int)azure->key_length, (const unsigned char *)text.data, text.length,
-                   digest, &size);
+        const unsigned char *key = by != NULL ? by->key : azure->key;
+        size_t length = by != NULL ? by->key_length : azure->key_length;
+        (void)HMAC(EVP_sha256(), key, (int)length, (const unsigned char *)text.data, text.length, digest, &size);
         (void)EVP_EncodeBlock(base64, digest, (int)size);
     }
     tm_text_deinit(&text);
     return rc;
 }
 
-int tm_azure_url(const struct tm_azure *azure, const char *method, const char *path, int64_t seconds,
-                 struct tm_text *out, struct tm_error *e)
+static void put_delegated(const struct tm_azure_delegated *by, struct tm_text *out)
+{
+    const struct tm_web_pair pairs[] = {{"skoid", by->object}, {"sktid", by->tenant}, {"skt", by->start},
+                                        {"ske", by->expiry},   {"sks", by->service},  {"skv", by->version}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        tm_text_printf(out, "&%s=", pairs[i].name);
+        tm_percent_encode(pairs[i].value, false, out);
+    }
+}
+
+static int put_url(const struct tm_azure *azure, const struct tm_azure_delegated *by, const char *method,
+                   const char *path, int64_t ends_ms, struct tm_text *out, struct tm_error *e)
 {
     unsigned char base64[EVP_MAX_MD_SIZE * 2];
     struct tm tm;
     char until[40];
     const char *permission = strcmp(method, "PUT") == 0 ? "cw" : "r";
-    time_t ends = (time_t)((azure->env->now_ms(azure->env) + atomic_load(&azure->ahead_ms)) / 1000 + seconds);
-    if (azure->key_length == 0)
-        return tm_error_set(e, TM_EINPUT,
-                            "a URL that lets a VM fetch one blob is signed with the account's key: set "
-                            "AZURE_STORAGE_KEY, or AZURE_STORAGE_CONNECTION_STRING");
+    time_t ends = (time_t)(ends_ms / 1000);
     (void)gmtime_r(&ends, &tm);
     (void)strftime(until, sizeof until, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    int rc = sign_url(azure, permission, until, path, base64, e);
+    int rc = sign_url(azure, by, permission, until, path, base64, e);
     if (rc != 0) return rc;
     tm_text_puts(out, azure->endpoint);
     tm_percent_encode(path, true, out);
     tm_text_puts(out, "?sv=" VERSION "&sr=b&sp=");
     tm_text_printf(out, "%s&se=", permission);
     tm_percent_encode(until, false, out);
+    if (by != NULL) put_delegated(by, out);
     tm_text_puts(out, "&sig=");
     tm_percent_encode((const char *)base64, false, out);
     return tm_text_status(out, e);
+}
+
+int tm_azure_url(struct tm_azure *azure, const char *method, const char *path, int64_t seconds, struct tm_text *out,
+                 struct tm_error *e)
+{
+    struct tm_azure_delegated by;
+    int64_t ends_ms = tm_azure__now_ms(azure) + seconds * 1000;
+    if (azure->key_length > 0) return put_url(azure, NULL, method, path, ends_ms, out, e);
+    if (azure->sas[0] != '\0')
+        return tm_error_set(e, TM_EINPUT,
+                            "a SAS cannot sign the URLs by which VMs fetch single blobs: set AZURE_STORAGE_KEY, or "
+                            "unset the SAS to use a login");
+    int rc = tm_azure_delegation__get(&azure->delegation, false, &by, e);
+    if (rc == 0) rc = put_url(azure, &by, method, path, ends_ms < by.ends_ms ? ends_ms : by.ends_ms, out, e);
+    OPENSSL_cleanse(&by, sizeof by);
+    return rc;
+}
+
+int tm_azure_await_key(struct tm_azure *azure, struct tm_error *e)
+{
+    struct tm_azure_delegated by;
+    if (azure->key_length > 0 || azure->sas[0] != '\0') return 0;
+    int rc = tm_azure_delegation__get(&azure->delegation, true, &by, e);
+    OPENSSL_cleanse(&by, sizeof by);
+    return rc;
 }
 
 /* ---- the account ---- */
@@ -316,6 +365,7 @@ int tm_azure_create(struct tm_env *env, struct tm_azure **out, struct tm_error *
     if (azure == NULL) return tm_error_nomem(e);
     azure->env = env;
     tm_azure_identity__init(&azure->identity, env, "https://storage.azure.com");
+    tm_azure_delegation__init(&azure->delegation, env, azure);
     int rc = take_settings(azure, e);
     if (rc != 0) {
         tm_azure_destroy(azure);
@@ -330,6 +380,7 @@ int tm_azure_create(struct tm_env *env, struct tm_azure **out, struct tm_error *
 void tm_azure_destroy(struct tm_azure *azure)
 {
     if (azure == NULL) return;
+    tm_azure_delegation__deinit(&azure->delegation);
     tm_azure_identity__deinit(&azure->identity);
     OPENSSL_cleanse(azure, sizeof *azure);
     tm_free(azure);

@@ -44,11 +44,16 @@ int tm_azure_begin(struct tm_web *web, struct tm_azure_request *request, struct 
 /* From begin to end, waiting. */
 int tm_azure_ask(struct tm_web *web, struct tm_azure_request *request, struct tm_web_answer *out, struct tm_error *e);
 
-/* Appends the URL by which anybody may GET or PUT this one blob, for so long. -TM_EINPUT: there is no key to sign it.
- */
-int tm_azure_url(const struct tm_azure *azure, const char *method, const char *path, int64_t seconds,
-                 struct tm_text *out, struct tm_error *e);
+/* Appends the URL by which anybody may GET or PUT this one blob, for so long (at most as long as the key lasts that
+ * signs it): by the account's key, or a user delegation key. -TM_EBUSY: the service is being asked for that key; look
+ * again later. -TM_EINPUT: nothing can sign it. */
+int tm_azure_url(struct tm_azure *azure, const char *method, const char *path, int64_t seconds, struct tm_text *out,
+                 struct tm_error *e);
+/* Waits until there is a key that signs URLs, or why there is none. */
+int tm_azure_await_key(struct tm_azure *azure, struct tm_error *e);
 
+/* By the service's clock. */
+int64_t tm_azure__now_ms(const struct tm_azure *azure);
 /* Appends what a request is signed by: pure, for tests. `path` as it is sent, `time` as in its x-ms-date. */
 void tm_azure__to_sign(const struct tm_azure_request *request, const char *account, const char *path, const char *time,
                        struct tm_text *out);

@@ -148,10 +148,20 @@ static int prepare(void *context, struct tm_text *url, struct tm_text *headers, 
     return tm_azure_identity__add(&r->arm->identity, headers, e);
 }
 
+/* Something else is being done to the same resource, or to what it is in: wait. Without memory nothing is known. */
+static bool is_occupied(const struct tm_web_answer *answer)
+{
+    struct tm_arm_refusal why;
+    if (answer->status != 409 || answer->body.length == 0) return false;
+    if (tm_arm_refusal(answer->body.data, answer->body.length, &why, NULL) != 0) return false;
+    return strcmp(why.code, "AnotherOperationInProgress") == 0 || strcmp(why.code, "RetryableError") == 0;
+}
+
 /* A token may have ended before its time. */
 static bool again(void *context, const struct tm_web_answer *answer)
 {
     struct tm_arm_request *r = context;
+    if (is_occupied(answer)) return true;
     if (answer->status != 401 || r->renewed) return false;
     r->renewed = true;
     tm_azure_identity__forget(&r->arm->identity);

@@ -192,33 +192,23 @@ static void keep(struct tm_azure_identity *id, const struct fresh *fresh)
     if (!same) tm_renewal__got(&id->renewal);
 }
 
-/* By a thread, while the old one is good. */
-static void ask_beside(void *context)
-{
-    struct tm_azure_identity *id = context;
-    struct fresh fresh = {.token = ""};
-    struct tm_error e = {.text = ""};
-    int rc = ask_token(id, &fresh, &e);
-    (void)pthread_mutex_lock(&id->renewal.lock);
-    if (rc == 0) keep(id, &fresh);
-    (void)pthread_mutex_unlock(&id->renewal.lock);
-    OPENSSL_cleanse(&fresh, sizeof fresh);
-    if (rc != 0) tm_log(TM_LOG_WARN, "%s; the old token is still good", e.text);
-}
-
 static bool is_good(const struct tm_azure_identity *id)
 {
     return id->token[0] != '\0' && tm_renewal__is_good(&id->renewal, id->ends_ms);
 }
 
-/* With the lock, waiting: there is none that is good. */
-static int renew(struct tm_azure_identity *id, struct tm_error *e)
+/* By a thread. */
+static int ask_beside(void *context, struct tm_error *e)
 {
+    struct tm_azure_identity *id = context;
     struct fresh fresh = {.token = ""};
-    if (tm_renewal__await(&id->renewal) && is_good(id)) return 0;
     int rc = ask_token(id, &fresh, e);
+    (void)pthread_mutex_lock(&id->renewal.lock);
     if (rc == 0) keep(id, &fresh);
+    bool good = is_good(id);
+    (void)pthread_mutex_unlock(&id->renewal.lock);
     OPENSSL_cleanse(&fresh, sizeof fresh);
+    if (rc != 0 && good) tm_log(TM_LOG_WARN, "%s; the old token is still good", e->text);
     return rc;
 }
 
@@ -229,7 +219,7 @@ int tm_azure_identity__add(struct tm_azure_identity *id, struct tm_text *headers
     if (is_good(id))
         tm_renewal__refresh(&id->renewal, id->ends_ms, renew_before_ms);
     else
-        rc = renew(id, e);
+        rc = tm_renewal__look(&id->renewal, e);
     if (rc == 0) tm_text_printf(headers, "authorization: Bearer %s\n", id->token);
     (void)pthread_mutex_unlock(&id->renewal.lock);
     return rc;
@@ -239,6 +229,7 @@ void tm_azure_identity__forget(struct tm_azure_identity *id)
 {
     (void)pthread_mutex_lock(&id->renewal.lock);
     id->token[0] = '\0';
+    tm_renewal__doubt(&id->renewal);
     (void)pthread_mutex_unlock(&id->renewal.lock);
 }
 

@@ -25,8 +25,8 @@ struct tm_azure_identity {
 /* It stays where it is until deinit. */
 void tm_azure_identity__init(struct tm_azure_identity *identity, struct tm_env *env, const char *resource);
 void tm_azure_identity__deinit(struct tm_azure_identity *identity);
-/* Appends the header "authorization: Bearer TOKEN\n", with a token that lasts for a while yet. Waits only where there
- * is none. */
+/* Appends the header "authorization: Bearer TOKEN\n", with a token that lasts for a while yet. -TM_EBUSY: there
+ * is none, it is being asked for; look again later. */
 int tm_azure_identity__add(struct tm_azure_identity *identity, struct tm_text *headers, struct tm_error *e);
 /* The token was refused: the next is asked for. */
 void tm_azure_identity__forget(struct tm_azure_identity *identity);

@@ -4,6 +4,7 @@
 #include "base/doc.h"
 #include "base/log.h"
 #include "web/gcp_account.h"
+#include "web/gcp_signer.h"
 #include "web/renewal.h"
 #include "web/tape.h"
 
@@ -38,6 +39,8 @@ struct tm_gcp {
     struct tm_renewal renewal;               /* with its lock: the rest, and the project */
     char token[TM_GCP_TOKEN_MAX];            /* "": none so far */
     int64_t token_ends_ms;
+    char machine[TM_GCP_EMAIL_MAX]; /* the account of this VM; "": not asked for so far */
+    struct tm_gcp__signer signer;
 };
 
 static const char *variable(struct tm_env *env, const char *name)
@@ -321,39 +324,28 @@ static void keep_token(struct tm_gcp *gcp, const char token[TM_GCP_TOKEN_MAX], i
     if (!same) tm_renewal__got(&gcp->renewal);
 }
 
-/* By a thread, while the old one is good. */
-static void ask_beside(void *context)
-{
-    struct tm_gcp *gcp = context;
-    char token[TM_GCP_TOKEN_MAX] = "";
-    int64_t ends_ms = 0;
-    struct tm_error e = {.text = ""};
-    int rc = ask_token(gcp, token, &ends_ms, &e);
-    (void)pthread_mutex_lock(&gcp->renewal.lock);
-    if (rc == 0) keep_token(gcp, token, ends_ms);
-    (void)pthread_mutex_unlock(&gcp->renewal.lock);
-    OPENSSL_cleanse(token, sizeof token);
-    if (rc != 0) tm_log(TM_LOG_WARN, "%s; the old token is still good", e.text);
-}
-
 static bool is_good(const struct tm_gcp *gcp)
 {
     return gcp->token[0] != '\0' && tm_renewal__is_good(&gcp->renewal, gcp->token_ends_ms);
 }
 
-/* With the lock, waiting: there is none that is good. */
-static int renew(struct tm_gcp *gcp, struct tm_error *e)
+/* By a thread. */
+static int ask_beside(void *context, struct tm_error *e)
 {
+    struct tm_gcp *gcp = context;
     char token[TM_GCP_TOKEN_MAX] = "";
     int64_t ends_ms = 0;
-    if (tm_renewal__await(&gcp->renewal) && is_good(gcp)) return 0;
     int rc = ask_token(gcp, token, &ends_ms, e);
+    (void)pthread_mutex_lock(&gcp->renewal.lock);
     if (rc == 0) keep_token(gcp, token, ends_ms);
+    bool good = is_good(gcp);
+    (void)pthread_mutex_unlock(&gcp->renewal.lock);
     OPENSSL_cleanse(token, sizeof token);
+    if (rc != 0 && good) tm_log(TM_LOG_WARN, "%s; the old token is still good", e->text);
     return rc;
 }
 
-/* A token that lasts for a while yet, as a header. */
+/* A token that lasts for a while yet, as a header. -TM_EBUSY: it is being asked for. */
 static int add_token(struct tm_gcp *gcp, struct tm_text *headers, struct tm_error *e)
 {
     int rc = 0;
@@ -361,7 +353,7 @@ static int add_token(struct tm_gcp *gcp, struct tm_text *headers, struct tm_erro
     if (is_good(gcp))
         tm_renewal__refresh(&gcp->renewal, gcp->token_ends_ms, renew_before_ms);
     else
-        rc = renew(gcp, e);
+        rc = tm_renewal__look(&gcp->renewal, e);
     if (rc == 0) tm_text_printf(headers, "authorization: Bearer %s\n", gcp->token);
     (void)pthread_mutex_unlock(&gcp->renewal.lock);
     return rc;
@@ -396,6 +388,7 @@ static bool again(void *context, const struct tm_web_answer *answer)
         r->renewed = true;
         (void)pthread_mutex_lock(&r->gcp->renewal.lock);
         r->gcp->token[0] = '\0';
+        tm_renewal__doubt(&r->gcp->renewal);
         (void)pthread_mutex_unlock(&r->gcp->renewal.lock);
         return true;
     }
@@ -455,11 +448,24 @@ static void put_hex(struct tm_text *out, const unsigned char *bytes, size_t leng
         tm_text_printf(out, "%02x", bytes[i]);
 }
 
+/* Waits for the answer, unless everything ends. */
+static int ask_signer(struct tm_gcp *gcp, struct tm_gcp_request *request, struct tm_web_answer *out, struct tm_error *e)
+{
+    struct tm_web *web = NULL;
+    struct tm_web_call *call = NULL;
+    int rc = tm_web_create(gcp->env, &web, e);
+    if (rc == 0) rc = tm_gcp_begin(web, request, &call, e);
+    while (rc == 0 && !tm_web_is_done(call) && !atomic_load(&gcp->signer.ended))
+        rc = tm_web_step_wait(web, e);
+    if (rc == 0) rc = tm_web_end(call, out, e);
+    tm_web_destroy(web);
+    return rc;
+}
+
 /* In the name of a service account, by a call. */
 static int sign_there(struct tm_gcp *gcp, const char *signer, const struct tm_text *text,
                       unsigned char out[TM_GCP_SIGNATURE_MAX + 3], size_t *out_length, struct tm_error *e)
 {
-    struct tm_web *web = NULL;
     struct tm_web_answer answer = {.status = 0};
     struct tm_gcp_refusal why = {.code = ""};
     char path[400];
@@ -478,8 +484,7 @@ static int sign_there(struct tm_gcp *gcp, const char *signer, const struct tm_te
                                      .length = (size_t)length,
                                      .deadline_ms = SIGN_MS,
                                      .tries_max = TRIES};
-    int rc = tm_web_create(gcp->env, &web, e);
-    if (rc == 0) rc = tm_gcp_ask(web, &request, &answer, e);
+    int rc = ask_signer(gcp, &request, &answer, e);
     if (rc == 0 && answer.status != 200) {
         (void)tm_gcp_refusal(&answer, &why, NULL);
         rc = tm_error_set(
@@ -488,8 +493,7 @@ static int sign_there(struct tm_gcp *gcp, const char *signer, const struct tm_te
             "Account Token Creator), or use a service account's key",
             signer, answer.status, why.message);
     }
-    struct tm_error own;
-    if (rc == 0) rc = tm_json_load("signature", tm_text_string(&answer.body), answer.body.length, &root, &own);
+    if (rc == 0) rc = tm_json_load("Google's signature", tm_text_string(&answer.body), answer.body.length, &root, e);
     const char *found = rc == 0 ? json_string_value(json_object_get(root, "signedBlob")) : NULL;
     size_t size = found != NULL ? strlen(found) : 0;
     int bytes = size > 4 && size % 4 == 0 && size / 4 * 3 <= TM_GCP_SIGNATURE_MAX
@@ -499,15 +503,32 @@ static int sign_there(struct tm_gcp *gcp, const char *signer, const struct tm_te
     if (rc == 0) *out_length = (size_t)bytes - (found[size - 1] == '=') - (found[size - 2] == '=');
     json_decref(root);
     if (answer.status != 0) tm_web_answer_deinit(&answer);
-    tm_web_destroy(web);
     return rc;
 }
 
-static int find_signer(struct tm_gcp *gcp, const char *given, char out[256], struct tm_error *e)
+/* Who this VM is: it stays the same. */
+static int find_machine(struct tm_gcp *gcp, char out[TM_GCP_EMAIL_MAX], struct tm_error *e)
 {
     struct tm_web_answer answer;
+    (void)pthread_mutex_lock(&gcp->renewal.lock);
+    memcpy(out, gcp->machine, TM_GCP_EMAIL_MAX);
+    (void)pthread_mutex_unlock(&gcp->renewal.lock);
+    if (out[0] != '\0') return 0;
+    int rc = ask_machine(gcp, "instance/service-accounts/default/email", &answer, e);
+    if (rc != 0) return rc;
+    const char *text = tm_text_string(&answer.body);
+    (void)snprintf(out, TM_GCP_EMAIL_MAX, "%.*s", (int)strcspn(text, "\r\n"), text);
+    tm_web_answer_deinit(&answer);
+    (void)pthread_mutex_lock(&gcp->renewal.lock);
+    memcpy(gcp->machine, out, TM_GCP_EMAIL_MAX);
+    (void)pthread_mutex_unlock(&gcp->renewal.lock);
+    return 0;
+}
+
+static int find_signer(struct tm_gcp *gcp, const char *given, char out[TM_GCP_EMAIL_MAX], struct tm_error *e)
+{
     if (gcp->account.kind == TM_GCP_KEY || given != NULL) {
-        (void)snprintf(out, 256, "%s", gcp->account.kind == TM_GCP_KEY ? gcp->account.email : given);
+        (void)snprintf(out, TM_GCP_EMAIL_MAX, "%s", gcp->account.kind == TM_GCP_KEY ? gcp->account.email : given);
         return 0;
     }
     if (gcp->account.kind == TM_GCP_USER)
@@ -516,12 +537,7 @@ static int find_signer(struct tm_gcp *gcp, const char *given, char out[256], str
             "VMs find the program by signed URLs, and a user's login cannot sign: name a service account, "
             "fleet: {gcp: {service_account: NAME@PROJECT.iam.gserviceaccount.com}}, in whose name you may "
             "(role Service Account Token Creator)");
-    int rc = ask_machine(gcp, "instance/service-accounts/default/email", &answer, e);
-    if (rc != 0) return rc;
-    const char *text = tm_text_string(&answer.body);
-    (void)snprintf(out, 256, "%.*s", (int)strcspn(text, "\r\n"), text);
-    tm_web_answer_deinit(&answer);
-    return 0;
+    return find_machine(gcp, out, e);
 }
 
 /* Version 4: the path and query of the URL but for its signature, and what is signed. */
@@ -556,14 +572,14 @@ static int put_url(struct tm_gcp *gcp, const struct tm_gcp_object *object, const
     return rc == 0 ? tm_text_status(to_sign, e) : rc;
 }
 
-int tm_gcp_url(struct tm_gcp *gcp, const struct tm_gcp_object *object, const char *given, int64_t seconds,
-               struct tm_text *out, struct tm_error *e)
+int tm_gcp_ask_url(struct tm_gcp *gcp, const struct tm_gcp_object *object, const char *given, int64_t seconds,
+                   struct tm_text *out, struct tm_error *e)
 {
     struct tm_text target;
     struct tm_text to_sign;
     unsigned char signature[TM_GCP_SIGNATURE_MAX + 3];
     size_t size = 0;
-    char signer[256];
+    char signer[TM_GCP_EMAIL_MAX];
     tm_text_init(&target, 8192);
     tm_text_init(&to_sign, 1024);
     int rc = find_signer(gcp, given, signer, e);
@@ -582,6 +598,30 @@ int tm_gcp_url(struct tm_gcp *gcp, const struct tm_gcp_object *object, const cha
     return rc;
 }
 
+/* By the signer's thread. */
+static int sign_beside(void *context, const struct tm_gcp__wish *wish, struct tm_text *out, struct tm_error *e)
+{
+    const struct tm_gcp_object object = {wish->method, wish->bucket, wish->name};
+    return tm_gcp_ask_url(context, &object, wish->signer[0] != '\0' ? wish->signer : NULL, wish->seconds, out, e);
+}
+
+int tm_gcp_url(struct tm_gcp *gcp, const struct tm_gcp_object *object, const char *given, int64_t seconds,
+               struct tm_text *out, struct tm_error *e)
+{
+    struct tm_gcp__wish wish = {.seconds = seconds};
+    bool asks = gcp->account.kind == TM_GCP_MACHINE || (gcp->account.kind == TM_GCP_USER && given != NULL);
+    if (!asks) return tm_gcp_ask_url(gcp, object, given, seconds, out, e);
+    if (given == NULL) given = "";
+    if (strlen(object->method) >= sizeof wish.method || strlen(object->bucket) >= sizeof wish.bucket ||
+        strlen(object->name) >= sizeof wish.name || strlen(given) >= sizeof wish.signer)
+        return tm_error_set(e, TM_ELIMIT, "too long to be signed");
+    (void)snprintf(wish.method, sizeof wish.method, "%s", object->method);
+    (void)snprintf(wish.bucket, sizeof wish.bucket, "%s", object->bucket);
+    (void)snprintf(wish.name, sizeof wish.name, "%s", object->name);
+    (void)snprintf(wish.signer, sizeof wish.signer, "%s", given);
+    return tm_gcp__signer_look(&gcp->signer, &wish, out, e);
+}
+
 /* ---- the project ---- */
 
 int tm_gcp_create(struct tm_env *env, struct tm_gcp **out, struct tm_error *e)
@@ -591,6 +631,7 @@ int tm_gcp_create(struct tm_env *env, struct tm_gcp **out, struct tm_error *e)
     if (gcp == NULL) return tm_error_nomem(e);
     gcp->env = env;
     tm_renewal__init(&gcp->renewal, env, ask_beside, gcp);
+    tm_gcp__signer_init(&gcp->signer, env, sign_beside, gcp);
     int rc = take_endpoints(gcp, e);
     if (rc == 0) rc = find_account(gcp, e);
     if (rc != 0) {
@@ -614,7 +655,8 @@ int tm_gcp_create(struct tm_env *env, struct tm_gcp **out, struct tm_error *e)
 void tm_gcp_destroy(struct tm_gcp *gcp)
 {
     if (gcp == NULL) return;
-    tm_renewal__deinit(&gcp->renewal); /* its thread has the account */
+    tm_gcp__signer_deinit(&gcp->signer); /* its thread has tokens */
+    tm_renewal__deinit(&gcp->renewal);   /* its thread has the account */
     tm_gcp__account_deinit(&gcp->account);
     OPENSSL_cleanse(gcp, sizeof *gcp);
     tm_free(gcp);

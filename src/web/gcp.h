@@ -69,7 +69,7 @@ int tm_gcp_ask(struct tm_web *web, struct tm_gcp_request *request, struct tm_web
 
 /* Appends the URL by which anybody may get or put this object, for so long (at most 7 days). A service account's key
  * signs it; without one, Google does in the name of `signer` (a service account; NULL: the VM's own), which takes a
- * call. */
+ * call. -TM_EBUSY: it is under way; look again later, with the same words. */
 struct tm_gcp_object {
     const char *method;
     const char *bucket;
@@ -77,6 +77,9 @@ struct tm_gcp_object {
 };
 int tm_gcp_url(struct tm_gcp *gcp, const struct tm_gcp_object *object, const char *signer, int64_t seconds,
                struct tm_text *out, struct tm_error *e);
+/* The same, waiting. */
+int tm_gcp_ask_url(struct tm_gcp *gcp, const struct tm_gcp_object *object, const char *signer, int64_t seconds,
+                   struct tm_text *out, struct tm_error *e);
 
 /* What an answer that is no success says: Google's reason ("" where it gives none) and message. -TM_ENOMEM. */
 struct tm_gcp_refusal {

@@ -70,7 +70,11 @@ int tm_web_process__ask(struct tm_env *env, const char *const *argv, int64_t lim
     rc = read_output(env, handle, limit_ms, out, e);
     if (rc != 0) (void)env->process_signal_group(env, pid, 9, NULL);
     env->net_close(env, handle);
-    int waited = env->process_wait(env, pid, END_MS, &status, rc == 0 ? e : NULL);
+    int waited = env->process_wait(env, pid, limit_ms < END_MS ? limit_ms : END_MS, &status, rc == 0 ? e : NULL);
+    if (waited == -(int)TM_ETIMEOUT && rc == 0) { /* it has said all, and stays */
+        (void)env->process_signal_group(env, pid, 9, NULL);
+        (void)env->process_wait(env, pid, END_MS, &status, NULL);
+    }
     if (rc == 0) rc = waited;
     if (rc == 0 && status != 0) rc = tm_error_set(e, TM_EINPUT, "it ended with status %d; run it to see why", status);
     return rc;

@@ -17,6 +17,8 @@
 enum {
     SOCKETS_MAX = 3 * TM_WEB_CALLS_MAX, /* with those of name lookups */
     CONNECT_MS = 10000,
+    LOOK_MS = 10,
+    HELD_MAX_MS = 120000,
     PAUSE_FIRST_MS = 100,
     PAUSE_MAX_MS = 20000,
     URL_MAX = 16384,
@@ -34,6 +36,8 @@ struct tm_web_call {
     enum call_state state;
     int64_t deadline_ns;
     int64_t next_ns; /* CALL_PAUSES: of the next try */
+    int64_t held_ns; /* since when credentials are waited for; 0: they are not */
+    int64_t held_max_ns;
     CURL *easy;
     struct curl_slist *headers;
     struct tm_web_answer answer;
@@ -352,17 +356,38 @@ static int begin_try(struct tm_web_call *call, int64_t left_ms, struct tm_error 
     return rc;
 }
 
+/* The deadline is the service's: what credentials took (a person who types a code, a slow program) is beside it. They
+ * have limits of their own. */
+static bool add_held(struct tm_web_call *call)
+{
+    if (call->held_ns == 0) return false;
+    int64_t held_ns = now_ns(call->web) - call->held_ns;
+    if (held_ns > call->held_max_ns) held_ns = call->held_max_ns;
+    call->held_max_ns -= held_ns;
+    call->deadline_ns += held_ns;
+    call->held_ns = 0;
+    return true;
+}
+
 /* Begins a try, unless the time is over. */
 static void try_now(struct tm_web_call *call)
 {
+    bool held = add_held(call);
     int64_t left_ms = (call->deadline_ns - now_ns(call->web)) / ms_ns;
     call->state = CALL_TRIES;
     if (left_ms <= 0) {
-        finish(call, tm_error_set(&call->error, TM_ETIMEOUT, "no answer in time"));
+        finish(call, tm_error_set(&call->error, TM_ETIMEOUT, "no %s in time", held ? "credentials" : "answer"));
         return;
     }
     int rc = begin_try(call, left_ms, &call->error);
-    if (rc != 0) finish(call, rc);
+    if (rc == -(int)TM_EBUSY) { /* it is no try */
+        call->answer.tries--;
+        call->state = CALL_PAUSES;
+        call->held_ns = now_ns(call->web);
+        call->next_ns = call->held_ns + LOOK_MS * ms_ns;
+    } else if (rc != 0) {
+        finish(call, rc);
+    }
 }
 
 /* What came, or did not, as our error; 0: an answer. */
@@ -536,6 +561,7 @@ int tm_web_begin(struct tm_web *web, const struct tm_web_request *request, struc
     call->web = web;
     call->request = *request;
     call->deadline_ns = now_ns(web) + request->deadline_ms * ms_ns;
+    call->held_max_ns = HELD_MAX_MS * ms_ns;
     tm_text_init(&call->answer.body, TM_WEB_BODY_MAX);
     call->next = web->calls;
     web->calls = call;

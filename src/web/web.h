@@ -48,13 +48,14 @@ struct tm_web_request {
     size_t length;
     void *into; /* the body of an answer 2xx goes here; longer than `room` is an error. NULL: to answer->body */
     size_t room;
-    int64_t deadline_ms; /* from now on, for all tries */
+    int64_t deadline_ms; /* from now on, for all tries; what `prepare` waits for is not counted */
     int64_t silence_ms;  /* a try in which nothing moves for so long has failed; 0: only the deadline counts */
     int tries_max;
     bool direct;        /* never through a proxy */
     const char *socket; /* path of a Unix socket to ask through, whatever host the URL names; NULL: by the URL */
     const struct tm_web_tls *tls; /* NULL: as the system has it; stays until the call ends */
-    /* Before each try: appends the URL, and headers as lines "Name: value\n". An error ends the call. */
+    /* Before each try: appends the URL, and headers as lines "Name: value\n". It does not wait: -TM_EBUSY asks for
+     * another look in a moment (credentials are on their way). Any other error ends the call. */
     int (*prepare)(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e);
     /* After an answer that is not 2xx: is another try worth it, whatever its status? NULL: no. */
     bool (*again)(void *context, const struct tm_web_answer *answer);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who gives credentials of AWS, as small as it goes: the portal of SSO, the metadata service (version 2 only), a container's
+"""Who gives credentials of AWS, as small as it goes: the portal of SSO and who renews its logins, the metadata service (version 2 only), a container's
 service. The keys are those of a session, of a role that it makes at AWS_ENDPOINT_URL.
 Use: fakes.py FILE; writes its URL to FILE, and what was asked of it to FILE.asked; ends with its standard input."""
 import json, os, sys, threading, time, boto3
@@ -11,6 +11,7 @@ role = iam.create_role(RoleName="trainer", AssumeRolePolicyDocument=json.dumps(a
 iam.put_role_policy(RoleName="trainer", PolicyName="p", PolicyDocument=json.dumps(allow))
 made = boto3.client("sts", region_name="us-east-1").assume_role(RoleArn=role["Arn"], RoleSessionName="test")["Credentials"]
 KEY, SECRET, SESSION = made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"]
+fresh = ["fresh-0"]
 asked = open(sys.argv[1] + ".asked", "w", buffering=1)
 
 
@@ -32,6 +33,14 @@ class Fake(BaseHTTPRequestHandler):
     def do_PUT(self):
         good = self.path == "/latest/api/token" and self.headers.get("X-aws-ec2-metadata-token-ttl-seconds") == "21600"
         self.answer(200 if good else 400, "an-imds-token" if good else "")
+
+    def do_POST(self):  # CreateToken, as botocore's model of sso-oidc has it; a refresh token is good once
+        words = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        good = self.path == "/token" and words == {"grantType": "refresh_token", "clientId": "an-id", "clientSecret": "a-secret", "refreshToken": fresh[-1]}
+        if not good:
+            return self.answer(400, json.dumps({"error": "invalid_grant"}))
+        fresh.append(f"fresh-{len(fresh)}")
+        self.answer(200, json.dumps({"accessToken": "a-bearer", "tokenType": "Bearer", "expiresIn": 3600, "refreshToken": fresh[-1]}))
 
     def do_GET(self):
         roles = "/latest/meta-data/iam/security-credentials/"

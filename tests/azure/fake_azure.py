@@ -3,9 +3,10 @@ and its retail prices. tests/azure/prove.py drives it with Microsoft's own clien
 
 Use: fake_azure.py FOLDER [--host H] [--azurite PROGRAM] [--hypervisor]
 Writes FOLDER/cloud.env, and ends with its standard input. A test orders at /tidemill/...: fail, vms, alive, ever, lose, notice, left,
-price.
+open, price.
 """
-import argparse, base64, json, os, re, secrets, subprocess, sys, threading, time, uuid
+import argparse, base64, hmac, http.client, json, os, re, secrets, subprocess, sys, threading, time, uuid
+from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -19,7 +20,7 @@ SUBSCRIPTION, TENANT, CLIENT, SECRET = "5ab", "ten", "app", secrets.token_hex(8)
 PAGE, DELAY_S = 2, 0.3
 lock = threading.RLock()
 resources, operations, tokens, faults, denied = {}, {}, {}, [], []
-made_vms = []
+made_vms, open_vms, used, delegated, moved = [], [], [], [], {}  # moved: prices that held until then
 hypervisor = None
 
 
@@ -74,10 +75,13 @@ def put(path, body, headers):
     if "location" not in body:
         raise Refused(400, "LocationRequired", "The location property is required for this definition.")
     made = {"id": path, "name": name, "type": kind, **{k: body[k] for k in ("location", "tags", "zones", "sku", "identity") if k in body},
-            "properties": json.loads(json.dumps(body["properties"]))}
+            "properties": json.loads(json.dumps(body.get("properties", {})))}
     p = made["properties"]
     p["provisioningState"] = "Succeeded"
     if kind == "microsoft.network/networkinterfaces":
+        for known in groups_of(made):
+            if known not in resources:
+                raise Refused(400, "InvalidResourceReference", f"Resource {known} referenced by resource {path} was not found.")
         for one in p["ipConfigurations"]:
             if "id" not in one["properties"].get("subnet", {}):
                 raise Refused(400, "InvalidRequestFormat", "no subnet")
@@ -94,6 +98,35 @@ def put(path, body, headers):
         return put_vm(key, made, old, headers)
     resources[key] = made
     return (200 if old else 201), made
+
+
+def groups_of(nic):
+    """Ids of the security groups that an interface names."""
+    named = [nic["properties"].get("networkSecurityGroup")]
+    for one in nic["properties"].get("ipConfigurations", []):
+        named += one["properties"].get("applicationSecurityGroups", [])
+    return {g["id"].lower() for g in named if g}
+
+
+def is_closed(nic):
+    """Only those of its own application security group reach it."""
+    rules = resources.get(nic["properties"].get("networkSecurityGroup", {}).get("id", "").lower(), {"properties": {}})["properties"].get("securityRules", [])
+    own = {g["id"].lower() for one in nic["properties"]["ipConfigurations"] for g in one["properties"].get("applicationSecurityGroups", [])}
+    for rule in sorted((r["properties"] for r in rules if r["properties"]["direction"] == "Inbound"), key=lambda r: r["priority"]):
+        if rule["access"] == "Deny" and rule["protocol"] == rule["sourceAddressPrefix"] == rule["destinationPortRange"] == "*":
+            return bool(own)
+        if {g["id"].lower() for g in rule.get("sourceApplicationSecurityGroups", [])} != own:
+            return False
+    return False
+
+
+def group_users(key):
+    """Who keeps a security group from going."""
+    nics = [r["id"] for r in all_of("Microsoft.Network/networkInterfaces") if key in groups_of(r)]
+    rules = [r["id"] for r in all_of("Microsoft.Network/networkSecurityGroups") if any(
+        g["id"].lower() == key for rule in r["properties"].get("securityRules", []) for end in ("source", "destination")
+        for g in rule["properties"].get(end + "ApplicationSecurityGroups", []))]
+    return nics + rules
 
 
 def put_vm(key, made, old, headers):
@@ -118,9 +151,11 @@ def put_vm(key, made, old, headers):
     resources[disk_path.lower()] = {"id": disk_path, "name": disk["name"], "location": made["location"], "tags": made.get("tags", {}),
                                     "properties": {"provisioningState": "Succeeded", "diskState": "Attached", "diskSizeGB": 30}}
     disk["managedDisk"] = {"id": disk_path}
-    p.update(provisioningState="Creating", vmId=str(uuid.uuid4()), timeCreated=time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()))
-    made.update(_data=data, _stopped=False)
+    p.update(provisioningState="Creating", vmId=str(uuid.uuid4()), timeCreated=datetime.now(timezone.utc).isoformat())
+    made.update(_data=data, _stopped=False, _began=time.time())
     made_vms.append(made["name"])
+    used.append(made)
+    open_vms.extend(made["name"] for nic in p["networkProfile"]["networkInterfaces"] if not is_closed(resources[nic["id"].lower()]))
     resources[key] = made
     failed = next((f for f in faults if f["how"] == "async" and f["times"] > 0), None)
     if failed:
@@ -151,7 +186,8 @@ def settle():
 
 
 def remove_vm(vm):
-    resources.pop(vm["id"].lower(), None)
+    if resources.pop(vm["id"].lower(), None):
+        vm["_ended"] = time.time()
     for nic in vm["properties"]["networkProfile"]["networkInterfaces"]:
         known = resources.get(nic["id"].lower())
         if known:
@@ -178,6 +214,9 @@ def delete(path, headers):
     kind = kind_of(path)
     if kind == "microsoft.network/networkinterfaces" and "virtualMachine" in known["properties"]:
         raise Refused(400, "NicInUse", f"Network Interface {path} is used by existing resource")
+    if kind.endswith("securitygroups") and group_users(path.lower()):
+        raise Refused(400, "InUse" + path.split("/")[-2][:1].upper() + path.split("/")[-2][1:-1] + "CannotBeDeleted",
+                      f"{path} cannot be deleted because it is in use by the following resources: {group_users(path.lower())}")
     if kind == "microsoft.compute/virtualmachines":
         known["properties"]["provisioningState"] = "Deleting"
         operation(headers, lambda: remove_vm(known))
@@ -266,10 +305,30 @@ def retail(query):
             "NextPageLink": more, "Count": len(found[start:start + PAGE])}
 
 
+def bill(order):
+    """What Azure would ask for all spot VMs of a job: each second, at the retail price of its moment."""
+    usd = 0.0
+    for vm in used:
+        if vm["tags"].get("tidemill:job") != order["job"]:
+            continue
+        begin, end = vm["_began"], vm.get("_ended", time.time())
+        now = next(r["retailPrice"] for r in meters if (r["armSkuName"], r["armRegionName"], r["skuName"].endswith("Spot"), "Windows" in r["productName"])
+                   == (vm["properties"]["hardwareProfile"]["vmSize"], vm["location"], True, False))
+        for at, before in reversed(moved.get((vm["properties"]["hardwareProfile"]["vmSize"], vm["location"]), [])):
+            if begin < at:
+                usd += max(0, end - at) / 3600 * now
+                end, now = min(at, end), before
+        usd += (end - begin) / 3600 * now
+    return {"usd": usd}
+
+
 def control(path, order):
+    if path == "/tidemill/bill":
+        return bill(order)
     if path == "/tidemill/price":
         for row in meters:
-            if (row["armSkuName"], row["armRegionName"]) == (order["size"], order["location"]) and row["skuName"].endswith("Spot"):
+            if (row["armSkuName"], row["armRegionName"]) == (order["size"], order["location"]) and row["skuName"].endswith("Spot") and "Windows" not in row["productName"]:
+                moved.setdefault((order["size"], order["location"]), []).append((time.time(), row["retailPrice"]))
                 row["retailPrice"] = row["unitPrice"] = order["usd_h"]
         return {}
     vms = all_of("Microsoft.Compute/virtualMachines")
@@ -286,7 +345,12 @@ def control(path, order):
         return len(made_vms)
     if path == "/tidemill/left":
         return sum(len(all_of(k)) for k in ("Microsoft.Compute/virtualMachines", "Microsoft.Network/networkInterfaces",
-                                            "Microsoft.Compute/disks", "Microsoft.Network/publicIPAddresses"))
+                                            "Microsoft.Compute/disks", "Microsoft.Network/publicIPAddresses",
+                                            "Microsoft.Network/networkSecurityGroups", "Microsoft.Network/applicationSecurityGroups"))
+    if path == "/tidemill/delegated":  # what was asked for by URLs that a user delegation key had signed
+        return delegated
+    if path == "/tidemill/open":  # VMs that others than those of their group reach
+        return sorted(set(open_vms))
     if path == "/tidemill/lose":
         for v in vms:
             if order["name"] in (v["name"], Instance(v).address):
@@ -335,9 +399,44 @@ class Handler(BaseHTTPRequestHandler):
             return put(path, body, headers)
         return delete(path, headers) if self.command == "DELETE" else get(path, query)
 
+    def blob(self, at, raw):
+        """Blobs for whoever has a token, in front of Azurite, which takes none over http: user delegation keys, as it checks them; what is signed
+        by one goes there as it is, other requests by a SAS of ours."""
+        query = parse_qs(at.query)
+        has_token = tokens.get(self.headers.get("Authorization", "").removeprefix("Bearer "), 0) > time.time()
+        if "sig" not in query and not has_token:
+            return self.answer(403, None)
+        if query.get("comp") == ["userdelegationkey"]:
+            start, expiry = re.search(r"<Start>(.*)</Start><Expiry>(.*)</Expiry>", raw.decode()).groups()
+            said = ["oid-of-app", TENANT, start, expiry, "b", self.headers["x-ms-version"]]
+            value = base64.b64encode(hmac.digest(seed(), "\n".join(said).encode(), "sha256")).decode()
+            names = ("SignedOid", "SignedTid", "SignedStart", "SignedExpiry", "SignedService", "SignedVersion", "Value")
+            words = "".join(f"<{n}>{v}</{n}>" for n, v in zip(names, [*said, value]))
+            return self.pass_on(200, [], f'<?xml version="1.0" encoding="utf-8"?><UserDelegationKey>{words}</UserDelegationKey>'.encode())
+        if "skoid" in query:
+            delegated.append(f"{self.command} {at.path.rsplit('/', 1)[1]}")
+        there = urlsplit(blob_endpoint)
+        path = at.path.removeprefix("/blobs") + "?" + "&".join(p for p in (at.query, "" if "sig" in query else own_sas) if p)
+        c = http.client.HTTPConnection(there.hostname, there.port)
+        c.request(self.command, path, raw or None, {k: v for k, v in self.headers.items() if k.lower() not in ("host", "authorization", "connection")})
+        got = c.getresponse()
+        self.pass_on(got.status, [(k, v) for k, v in got.getheaders() if k.lower() not in ("content-length", "transfer-encoding", "connection")],
+                     got.read(), got.getheader("Content-Length"))
+        c.close()
+
+    def pass_on(self, status, headers, data, length=None):
+        self.send_response_only(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", length if self.command == "HEAD" and length else str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
     def do_GET(self):
         raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         at = urlsplit(self.path)
+        if at.path.startswith("/blobs/"):
+            return self.blob(at, raw)
         headers, fault = [], None
         if at.path.startswith("/tidemill/"):
             with lock:
@@ -347,7 +446,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(200, retail(parse_qs(at.query)))
         if at.path.endswith("/oauth2/v2.0/token"):
             form = parse_qs(raw.decode())
-            good = form.get("client_id") == [CLIENT] and form.get("client_secret") == [SECRET] and form["scope"][0].startswith("https://management.azure.com/")
+            good = form.get("client_id") == [CLIENT] and form.get("client_secret") == [SECRET] and form["scope"][0].startswith(("https://management.azure.com/", "https://storage.azure.com/"))
             return self.answer(200, {"token_type": "Bearer", "expires_in": 3599, "access_token": new_token()}) if good else self.answer(401, {})
         fault = self.fault(f"{self.command} {at.path}")
         if fault and fault["how"] == "error":
@@ -367,7 +466,7 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(fault["seconds"])
         self.answer(status, body, headers, cut=bool(fault and fault["how"] == "cut"))
 
-    do_PUT = do_POST = do_DELETE = do_GET
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET
 
     def log_message(self, *a):
         pass
@@ -377,7 +476,15 @@ server = ThreadingHTTPServer((args.host, 0), Handler)
 server.daemon_threads = True
 endpoint = f"http://{args.host}:{server.server_port}"
 threading.Thread(target=server.serve_forever, daemon=True).start()
-storage, blobs = "", None
+storage, blobs, blob_endpoint, own_sas = "", None, "", ""
+
+
+def seed():
+    """What Azurite makes user delegation keys from."""
+    with open(os.path.join(os.path.dirname(os.path.realpath(args.azurite)), "utils/constants.js")) as f:
+        return re.search(r'USERDELEGATIONKEY_SIGNING_SEED = "([^"]*)"', f.read()).group(1).encode()
+
+
 if args.azurite:
     key = base64.b64encode(secrets.token_bytes(64)).decode()
     blobs = subprocess.Popen([args.azurite, "--blobHost", args.host, "--blobPort", "0", "--location", args.folder + "/azurite", "--silent",
@@ -388,7 +495,9 @@ if args.azurite:
         if found:
             break
     storage = f"DefaultEndpointsProtocol=http;AccountName=tide;AccountKey={key};BlobEndpoint={found.group(1)}/tide"
-    from azure.storage.blob import BlobServiceClient
+    from azure.storage.blob import BlobServiceClient, generate_account_sas
+    blob_endpoint = found.group(1)
+    own_sas = generate_account_sas("tide", key, resource_types="sco", permission="rwdlac", expiry=datetime(2099, 1, 1, tzinfo=timezone.utc))
     BlobServiceClient.from_connection_string(storage).create_container("tide")
 if args.hypervisor:
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../clouds"))
@@ -398,7 +507,8 @@ if args.hypervisor:
 with open(args.folder + "/cloud.tmp", "w") as f:
     f.write(f"export AZURE_RESOURCE_MANAGER_ENDPOINT={endpoint}\nexport AZURE_AUTHORITY_HOST={endpoint}\nexport AZURE_SUBSCRIPTION_ID={SUBSCRIPTION}\n"
             f"export AZURE_TENANT_ID={TENANT}\nexport AZURE_CLIENT_ID={CLIENT}\nexport AZURE_CLIENT_SECRET={SECRET}\n"
-            f"export AZURE_RETAIL_PRICES_ENDPOINT={endpoint}\nexport AZURE_STORAGE_CONNECTION_STRING='{storage}'\n")
+            f"export AZURE_RETAIL_PRICES_ENDPOINT={endpoint}\nexport AZURE_STORAGE_CONNECTION_STRING='{storage}'\n"
+            f"export AZURE_BY_TOKEN='AccountName=tide;BlobEndpoint={endpoint}/blobs/tide'\n")
 os.rename(args.folder + "/cloud.tmp", args.folder + "/cloud.env")
 sys.stdin.read()
 if hypervisor:

@@ -66,6 +66,27 @@ def vm(name, price=-1):
                                                   "properties": {"primary": True, "deleteOption": "Delete"}}]}}}
 
 
+members = network.application_security_groups.begin_create_or_update("g", "m", {"location": "eastus"}).result()
+rule = {"direction": "Inbound", "protocol": "*", "sourcePortRange": "*", "destinationPortRange": "*"}
+one, every = [{"id": members.id}], {"sourceAddressPrefix": "*", "destinationAddressPrefix": "*"}
+walls = network.network_security_groups.begin_create_or_update("g", "w", {"location": "eastus", "properties": {"securityRules": [
+    {"name": "members", "properties": {**rule, "access": "Allow", "priority": 100, "sourceApplicationSecurityGroups": one, "destinationApplicationSecurityGroups": one}},
+    {"name": "nobody-else", "properties": {**rule, **every, "access": "Deny", "priority": 4096}}]}}).result()
+ok("rules of a security group", [r.access for r in walls.security_rules] == ["Allow", "Deny"] and
+   walls.security_rules[0].source_application_security_groups[0].id == members.id)
+inside = network.network_interfaces.begin_create_or_update("g", "w-nic", {"location": "eastus", "properties": {"networkSecurityGroup": {"id": walls.id}, "ipConfigurations": [
+    {"name": "one", "properties": {"subnet": subnet, "applicationSecurityGroups": one}}]}}).result()
+ok("an interface in a group", inside.network_security_group.id == walls.id and inside.ip_configurations[0].application_security_groups[0].id == members.id)
+for what, remove in (("rules", lambda: network.network_security_groups.begin_delete("g", "w").result()),
+                     ("members", lambda: network.application_security_groups.begin_delete("g", "m").result())):
+    try:
+        remove()
+        ok(f"a group of {what} in use stays", False)
+    except HttpResponseError as e:
+        ok(f"a group of {what} in use stays", e.status_code == 400 and "CannotBeDeleted" in e.error.code)
+network.network_interfaces.begin_delete("g", "w-nic").result()
+network.network_security_groups.begin_delete("g", "w").result()
+network.application_security_groups.begin_delete("g", "m").result()
 made = nic("a")
 ok("an interface has an address", made.ip_configurations[0].private_ip_address.startswith("10."))
 one = compute.virtual_machines.begin_create_or_update("g", "a", vm("a")).result()

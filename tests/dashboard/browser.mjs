@@ -171,17 +171,28 @@ async function charts(page) {
 {
   const page = await open(steer);
   const got = await page.evaluate(async () => {
-    const { throughput } = await import("/job.js"), { fleet, frontier } = await import("/plan.js"), f = await import("/format.js");
+    const { throughput } = await import("/job.js"), { fleet, frontier, chance } = await import("/plan.js"), f = await import("/format.js");
     const time_s = Array.from({ length: 57 }, (_, i) => 1 + i * 1.05), step = time_s.map((t) => Math.floor((t - 1) * 10.3));
     const level = throughput({ time_s, step }, 60).y.slice(2);
     const all = [[10, 9], [20, 5], [30, 7], [40, 3]].map(([t, c]) => ({ a: { time_s: { mean: t }, cost_usd: { mean: c } } }));
     frontier(all);
-    return { low: Math.min(...level), high: Math.max(...level), curve: all.map((p) => p.curve).join(),
+    const { poolCharts, group } = await import("/chart.js"), places = poolCharts(group()), pooled = [];
+    document.body.append(places);
+    for (const n of [14, 12]) {
+      await places.update({ end: 9, pools: Array.from({ length: n }, (_, i) => ({ pool: `p${i}`, usd: i, points: [[0, 1, 1, 0], [5, 1, 1, i]] })) }, async () => {});
+      pooled.push(places.children.length, places.children[0].textContent.slice(0, 38), places.querySelector("h3").textContent);
+    }
+    places.stop();
+    places.remove();
+    const time = { p10: 100, p90: 400 }, chances = [100, 200, 400, 800].map((limit) => chance(time, limit).toFixed(3)).concat(chance({ p10: 5, p90: 5 }, 4), chance({ p10: 5, p90: 5 }, 5), chance({ p10: null, p90: null }, 5)).join();
+    return { chances, pooled: pooled.join("|"), low: Math.min(...level), high: Math.max(...level), curve: all.map((p) => p.curve).join(),
       fleet: fleet({ instance: "a", spot_nodes: 3, pools: [{ instance: "a", spot: 2, on_demand: 0 }, { instance: "b", spot: 1, on_demand: 1 }] }),
       money: [f.hourly(0.9), f.hourly(1.1), f.hourly(0.126), f.usd(0.5), f.usd(0.0012), f.compared(6.53, 1), f.compared(1, 4), f.compared(1, null), f.median([1, 3])].join() };
   });
   check(got.low > 9.5 && got.high < 11, `a steady run is level: ${got.low} to ${got.high}`);
   check(got.fleet === "2 spot × a + 1 spot + 1 on-demand × b", `all parts of a fleet: ${got.fleet}`);
+  check(got.chances === "0.100,0.500,0.900,0.995,0,1,", `the probability of a deadline: ${got.chances}`);
+  check(/^13\|The 12 pools that cost most so far, of\|p13\|12\|p11.*\|p11$/.test(got.pooled), `of more than twelve pools it says which are shown: ${got.pooled}`);
   check(got.curve === "true,true,false,true", `the curve: ${got.curve}`);
   check(got.money === "$0.90/h,$1.10/h,$0.126/h,$0.50,$0.0012,553% more than on-demand,75% less than on-demand,,2", `amounts: ${got.money}`);
   // A name that is none, and a token that is good no more.
@@ -253,9 +264,12 @@ if (full) {
     await page.locator(".plot").hover({ position: { x: 300, y: 150 } });
     check(/\$.* in /.test(await page.locator(".about").textContent()), "a point says which fleet it is");
     await page.locator("input[type=range]").first().fill("200");
+    const cells = await page.locator("[aria-label='Fleets'] tbody td:last-child").allTextContents();
+    check(cells.some((text) => /^(over 99|about \d\d)%$/.test(text)) && cells.some((text) => text === "under 1%"), `the probability of that deadline: ${cells}`);
     let line = 0;
     for (let tries = 0; tries < 50 && line <= 20; tries++, await page.waitForTimeout(100)) line = await ink(page, "Expected cost", "bad");
     check(line > 20, `the deadline is a line: ${line}`);
+    await page.evaluate(() => window.scrollTo(0, 0));
     await page.screenshot({ path: `${out}/plan.png`, fullPage: true });
     // What would happen on a trace, with the report inline.
     await page.selectOption("label:has-text('trace') select", "ladp");
@@ -267,7 +281,17 @@ if (full) {
     await accessible(page, "simulated");
     await page.setViewportSize({ width: 390, height: 900 });
     await accessible(page, "simulated, on a phone");
+    check(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), "simulated: the page is not wider than a phone");
     await page.setViewportSize({ width: 1280, height: 900 });
+    // What is there changes with the theme, the report with it.
+    await page.emulateMedia({ colorScheme: "dark" });
+    await page.waitForFunction(() => document.querySelector(".report").classList.contains("dark"), null, { timeout: 10000 });
+    check((await inked(page, "Expected cost", "series-2")) > 50, "the chosen fleet is a point, in the dark");
+    await accessible(page, "simulated, dark");
+    await page.evaluate(() => window.scrollTo(0, 0));
+    await page.screenshot({ path: `${out}/simulated-dark.png`, fullPage: true });
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.waitForFunction(() => !document.querySelector(".report").classList.contains("dark"), null, { timeout: 10000 });
     await page.locator("input").first().fill("no-such-model");
     await page.click("button.main");
     await page.waitForFunction(() => /no model/.test(document.querySelector(".error").textContent), null, { timeout: 60000 });
@@ -277,10 +301,10 @@ if (full) {
 // The coordinator is killed while the page is open: it goes on without a reload, and tells of it.
 if (full) {
   const page = await open(steer);
-  await go(page, `#/job/${live}`, ".seat");
+  await go(page, `#/job/${live}`, ".events li[data-sequence]"); // seats may be there before events are
   const pid = execFileSync("pgrep", ["-P", process.env.RUN_PID, "-f", "coordinator --state"]).toString().trim().split("\n")[0];
   // By number, not by count: of many events the page keeps the newest.
-  const restart = () => page.evaluate(() => Math.max(0, ...[...document.querySelectorAll(".events li")].filter((li) => li.querySelector(".kind").textContent === "restart").map((li) => Number(li.dataset.sequence))));
+  const restart = () => page.evaluate(() => Math.max(0, ...[...document.querySelectorAll(".events li")].filter((li) => li.querySelector(".kind")?.textContent === "restart").map((li) => Number(li.dataset.sequence))));
   const before = await committed(page), last = await restart();
   process.kill(Number(pid), "SIGKILL");
   for (let tries = 0; tries < 600 && (await restart()) <= last; tries++) await page.waitForTimeout(100);

@@ -3,6 +3,7 @@
 
 #include "cloud/azure_text.h"
 #include "web/azure_arm.h"
+#include "web/azure_delegation.h"
 #include "web/azure_identity.h"
 
 #include <math.h>
@@ -46,6 +47,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         enum tm_vm__remedy remedy = tm_azure__remedy_of(why.code);
         assert(remedy <= TM_VM_STOP && strpbrk(why.message, "\r\n") == NULL);
     }
+    struct tm_azure_delegated key;
+    if (tm_azure_delegation__read(text, size, &key, NULL) == 0)
+        assert(key.key_length > 0 && key.key_length <= sizeof key.key);
     if (tm_azure_identity__read(text, size, 1000, token, &ends_ms, NULL) == 0)
         assert(token[0] != '\0' && ends_ms > 1000);
     if (tm_json_load("answer", text, size, &root, NULL) == 0) read_all(root);

@@ -41,7 +41,7 @@ ZONES = ["us-central1-a", "us-central1-b", "us-central1-c", "europe-west4-a"]
 lock = threading.RLock()
 changed = threading.Condition(lock)
 instances, operations, requests, tokens = {}, {}, {}, {}
-faults, refusals, calls, made = [], [], {}, []
+faults, refusals, calls, made, used, open_vms = [], [], {}, [], [], []
 unlabelled = [0]  # instances of runs whose disk has other labels
 held, together = [], [1]  # deletions that end only when so many were asked for
 buckets, uploads = {args.bucket: {}}, {}
@@ -76,7 +76,7 @@ class Instance:
         self.zone, self.name, self.body, self.status, self.number = zone, body["name"], body, "PROVISIONING", n
         self.id = f"{zone}/{body['name']}"
         self.address = f"10.1.{n // 250 % 250}.{n % 250 + 2}"
-        self.created = time.time()
+        self.created, self.ended, self.taken = time.time(), None, False
         items = {i["key"]: i["value"] for i in body.get("metadata", {}).get("items", [])}
         self.data = items.get("startup-script", "")
         scheduling = body.get("scheduling", {})
@@ -185,6 +185,9 @@ def insert(zone, q, body):
             refused["times"] -= 1
         else:
             made.append(instance.id)
+            used.append(instance)
+            if "tidemill-run" in body.get("labels", {}) and not is_closed(instance):
+                open_vms.append(instance.id)
 
     def end():
         with lock:
@@ -209,6 +212,7 @@ def delete(zone, name, q):
     def end():
         with lock:
             instances.pop((zone, name), None)
+            instance.ended = instance.ended or time.time()
             finish(op)
     with lock:
         held.append(end)
@@ -224,6 +228,7 @@ def ended(instance, kind):
     """The cloud ends it, or it ends itself."""
     with lock:
         operation(instance.zone, kind, instance)
+        instance.ended, instance.taken = instance.ended or time.time(), kind == "compute.instances.preempted"
         gone = kind == "compute.instances.preempted" and instance.deleted_when_taken
         instance.status = "STOPPING" if gone else "TERMINATED"
     if gone:
@@ -236,6 +241,7 @@ def watch_lives():
         for i in list(instances.values()):
             if i.life_s and time.time() > i.created + i.life_s and i.running():
                 operation(i.zone, "delete", i)
+                i.ended = time.time()
                 instances.pop((i.zone, i.name), None)
 
 
@@ -361,6 +367,15 @@ def firewall(method, name, body):
                 raise Refused(404, "notFound", "The resource was not found")
             return done
         return {"kind": "compute#firewallList", "items": list(firewalls.values())}
+
+
+def is_closed(instance):
+    """Only those with its tag reach it: of the rules that Google puts into a network (65534) none comes before one that denies the rest."""
+    tags = set(instance.body.get("tags", {}).get("items", []))
+    mine = sorted((r for r in firewalls.values() if tags & set(r.get("targetTags", []))), key=lambda r: r.get("priority", 1000))
+    rest = next((r for r in mine if r.get("denied") == [{"IPProtocol": "all"}] and r.get("sourceRanges") == ["0.0.0.0/0"]), None)
+    before = mine[:mine.index(rest)] if rest else []
+    return bool(rest and rest["priority"] < 65534 and before and all(set(r.get("sourceTags", [])) == tags for r in before))
 
 
 def compute(method, path, q, body):
@@ -600,6 +615,17 @@ def sign_blob(path, body):
 
 
 # ---- what a test asks ----
+def bill(order):
+    """What Google would ask at {"usd_h": PRICE} for all that a job used: each second, 60 at least, nothing for a spot VM that is preempted
+    in its first minute."""
+    usd = 0.0
+    for i in used:
+        if i.body.get("labels", {}).get("tidemill-job") == order["job"]:
+            long = (i.ended or time.time()) - i.created
+            usd += 0 if i.spot and i.taken and long < 60 else max(60, long) / 3600 * order["usd_h"]
+    return {"usd": usd}
+
+
 def control(path, body):
     order = json.loads(body or b"{}")
     if path == "/tidemill/fail":
@@ -632,6 +658,10 @@ def control(path, body):
         return ",".join(sorted(firewalls))
     elif path == "/tidemill/unlabelled":
         return f"{unlabelled[0]}\n"
+    elif path == "/tidemill/open":
+        return json.dumps(open_vms)
+    elif path == "/tidemill/bill":
+        return json.dumps(bill(order))
     elif path == "/tidemill/ever":
         return f"{len(made)}\n"
     elif path == "/tidemill/calls":

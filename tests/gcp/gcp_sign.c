@@ -14,7 +14,7 @@ int main(int count, char **words)
     tm_text_init(&url, 16384);
     const struct tm_gcp_object object = {words[1], words[2], words[3]};
     int rc = tm_gcp_create(tm_env_real(), &gcp, &e);
-    if (rc == 0) rc = tm_gcp_url(gcp, &object, NULL, strtoll(words[4], NULL, 10), &url, &e);
+    if (rc == 0) rc = tm_gcp_ask_url(gcp, &object, NULL, strtoll(words[4], NULL, 10), &url, &e);
     (void)printf("%s\n", rc == 0 ? tm_text_string(&url) : e.text);
     tm_gcp_destroy(rc == 0 ? gcp : NULL);
     tm_text_deinit(&url);

@@ -111,17 +111,46 @@ def check_markets(driver, sky, folder):
         ok(f"{name}: the user's document stays as it is", any(e.get("use_spot") for e in list(choice.values())[-1]))
 
 
+POOLS = ({"instance": "g4dn.xlarge", "infra": "aws/us-west-2/usw2-az1", "market": "spot"},
+         {"instance": "g4dn.12xlarge", "infra": "aws/us-east-1", "market": "on-demand"})
+
+
+def pool_config(driver, pool, folder):
+    """Of a job whose own resources say other things."""
+    document = {**TASK, "resources": {"accelerators": "A100:8", "infra": "gcp", "cpus": "8+", "disk_size": 300,
+                                      "any_of": [{"infra": "azure"}, {"use_spot": True}]}}
+    return driver.task_config(document, "tm-a-p1-8", folder, sys.executable, pool["market"], "tmt1_word", pool["instance"], pool["infra"])
+
+
+def check_pools(driver, sky, folder):
+    """A pool says where a cluster is and what; the rest is the job's."""
+    for pool in POOLS:
+        resources = list(sky.Task.from_yaml_config(pool_config(driver, pool, folder)).resources)
+        ok(f"{pool['instance']}: one choice", len(resources) == 1)
+        ok(f"{pool['instance']}: of the pool", resources[0].instance_type == pool["instance"] and resources[0].region in pool["infra"]
+           and str(resources[0].zone or "") in pool["infra"] and resources[0].use_spot == (pool["market"] == "spot"))
+        ok(f"{pool['instance']}: with the job's disk", resources[0].disk_size == 300)
+    on_gcp = driver.task_config(TASK, "tm-a-p1-9", folder, sys.executable, "spot", "tmt1_word", "n1-standard-8+2xT4", "gcp/us-central1")
+    resources = list(sky.Task.from_yaml_config(on_gcp).resources)[0]
+    ok("a host of GCP with GPUs beside", resources.instance_type == "n1-standard-8" and resources.accelerators == {"T4": 2})
+    anywhere = driver.task_config(TASK, "tm-a-p1-9", folder, sys.executable, "spot", "tmt1_word", "g4dn.xlarge", "")
+    ok("without a place it is the job's", anywhere["resources"]["infra"] == "aws")
+
+
 def check_choice(driver, sky, catalogues, folder, home):
     oracle = load(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../oracle/skypilot/accept.py"), "oracle")
     oracle.put_catalogues(catalogues, home, {"us-east-1", "us-west-2"})
     oracle.put_aws_lists(home, ("us-east-1", "us-west-2"))
+    check_pools(driver, sky, folder)
     import sky.check
     import sky.execution
     import sky.optimizer
     clouds = [sky.clouds.AWS()]
     sky.check.get_cached_enabled_clouds_or_refresh = lambda *a, **k: clouds  # as if it had credentials
-    for market in ("spot", "on-demand"):
-        config = driver.task_config(TASK, "tm-a-7", folder, sys.executable, market, "tmt1_word")
+    configs = [("g4dn.", market, driver.task_config(TASK, "tm-a-7", folder, sys.executable, market, "tmt1_word"))
+               for market in ("spot", "on-demand")]
+    configs += [(pool["instance"], pool["market"], pool_config(driver, pool, folder)) for pool in POOLS]
+    for machine, market, config in configs:
         task = sky.Task.from_yaml_config(config)
         with sky.Dag() as dag:
             dag.add(task)
@@ -131,7 +160,7 @@ def check_choice(driver, sky, catalogues, folder, home):
             ok("its dry run goes through", oracle.dry_run(sky, sky.Task.from_yaml_config(dict(config)), home))
         else:
             print("skipped: SkyPilot's dry run (needs rsync)", file=sys.stderr)
-        ok("SkyPilot's optimizer chooses", best.instance_type.startswith("g4dn.") and best.use_spot == (market == "spot"))
+        ok("SkyPilot's optimizer chooses", best.instance_type.startswith(machine) and best.use_spot == (market == "spot"))
 
 
 def main():

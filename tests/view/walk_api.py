@@ -1,8 +1,9 @@
 """Asks for everything that an OpenAPI document describes, and checks that the answers are as it says.
 
-Use: walk_api.py HOST:PORT TOKEN OPENAPI.json [JOB]
+Use: walk_api.py HOST:PORT TOKEN OPENAPI.json [JOB [JOB.yaml...]]
 Every operation is asked for as it is, with each parameter at its limit and beyond it, without a token, and by another
-method. What changes something (scope steer, bodies) is only asked in ways that must be refused. Prints what is wrong.
+method. What changes something (scope steer) is only asked in ways that must be refused; job files are posted to whatever
+takes one. Prints what is wrong.
 """
 import gzip
 import http.client
@@ -11,6 +12,7 @@ import sys
 
 address, token, file = sys.argv[1:4]
 job = sys.argv[4] if len(sys.argv) > 4 else None
+job_files = sys.argv[5:]
 wrong = 0
 asked = 0
 
@@ -21,16 +23,16 @@ def complain(text):
     print(text)
 
 
-connection = http.client.HTTPConnection(address, timeout=20)  # one for all: it stays
+connection = http.client.HTTPConnection(address, timeout=60)  # one for all: it stays
 
 
-def ask(method, target, with_token=True, headers=None):
+def ask(method, target, with_token=True, headers=None, body=None):
     global asked
     asked += 1
     headers = dict(headers or {})
     if with_token:
         headers["Authorization"] = "Bearer " + token
-    connection.request(method, target, headers=headers)
+    connection.request(method, target, body=body, headers=headers)
     answer = connection.getresponse()
     if answer.getheader("Content-Type", "").startswith("text/event-stream"):
         piece = answer.fp.readline()
@@ -50,11 +52,48 @@ def check(what, responses, status, kind, body):
     if kind not in declared["content"]:
         return complain(f"{what}: {status} is {kind}, not {list(declared['content'])}")
     schema = declared["content"][kind]["schema"]
-    if schema["type"] == "object":
-        document = json.loads(body)
-        missing = [key for key in schema.get("required", []) if key not in document]
-        if missing:
-            complain(f"{what}: {status} lacks {missing}")
+    if kind == "application/x-ndjson":
+        documents = [json.loads(line) for line in body.splitlines()]
+    elif kind == "application/json":
+        documents = [json.loads(body)]
+    else:
+        return
+    for document in documents:
+        for remark in remarks(document, schema, ""):
+            complain(f"{what}: {status}: {remark}")
+
+
+KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict,
+         "null": type(None)}
+
+
+def is_of(value, kind):
+    return isinstance(value, KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def remarks(value, schema, place):
+    """What is not as the schema says. Stricter than JSON Schema: a key that is not described is wrong as well."""
+    if "$ref" in schema:
+        schema = described["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+    if "anyOf" in schema:
+        tries = [list(remarks(value, one, place)) for one in schema["anyOf"]]
+        yield from min(tries, key=len)
+        return
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if not any(is_of(value, kind) for kind in kinds):
+        yield f"{place or 'it'} is {value!r:.60}, not {' or '.join(kinds)}"
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from remarks(item, schema["items"], f"{place}[{i}]")
+    elif isinstance(value, dict):
+        for key in schema["required"]:
+            if key not in value:
+                yield f"{place} lacks {key}"
+        for key, item in value.items():
+            if key in schema["properties"]:
+                yield from remarks(item, schema["properties"][key], f"{place}.{key}")
+            elif not schema.get("additionalProperties"):
+                yield f"{place}.{key} is not described"
 
 
 described = json.load(open(file))
@@ -110,8 +149,15 @@ for path, operations in described["paths"].items():
             for value in (schema["default"], schema["maximum"]):
                 status, kind, body = ask(method, f"{place}?{param['name']}={value}")
                 check(f"{what} with {param['name']}={value}", responses, status, kind, body)
-                if str(status) != good:
+                nobody = param["name"] == "instance" and value == schema["maximum"]
+                if str(status) != ("404" if nobody else good):
                     complain(f"{what} with {param['name']}={value}: {status} {body[:200]!r}")
+        if "application/yaml" in operation.get("requestBody", {}).get("content", {}):
+            for name in job_files:
+                status, kind, body = ask(method, place, body=open(name, "rb").read())
+                check(f"{what} with {name}", responses, status, kind, body)
+                if str(status) != good:
+                    complain(f"{what} with {name}: {status} {body[:200]!r}")
         if steers or method == "DELETE" or "requestBody" in operation:
             continue
         for encoding in ("identity", "gzip"):

@@ -645,6 +645,34 @@ static void test_dropped_on_its_way(void **state)
     tm_vms__deinit(&v);
 }
 
+/* A list names it while its call is on its way, which then has to go on in another zone: it is one all the same. */
+static void test_named_too_early(void **state)
+{
+    (void)state;
+    struct tm_vms v;
+    begin(&v);
+    settle(&v);
+    tm_vms__want(&v, 0, 1, 0);
+    size_t at = call(&v, 0, TM_VM_RUN);
+    (void)snprintf(v.vms[at].token, sizeof v.vms[at].token, "t-1");
+    struct tm_vm__row row = row_of("b/t-1", TM_VM_RUNS);
+    (void)snprintf(row.token, sizeof row.token, "t-1");
+    assert_int_equal(tm_vms__described(&v, &row, 1, 10, NULL), 0);
+    assert_string_equal(v.vms[at].id, "b/t-1");
+    tm_vms__elsewhere(&v, at);
+    tm_vms__elsewhere(&v, at); /* not named again meanwhile */
+    (void)snprintf(row.id, sizeof row.id, "c/t-1");
+    assert_int_equal(tm_vms__described(&v, &row, 1, 60000, NULL), 0);
+    tm_vms__rented(&v, at, &row, 60010);
+    assert_int_equal(v.count, 1);
+    assert_string_equal(v.vms[at].id, "c/t-1");
+    assert_int_equal(v.vms[at].step, TM_VM_BOOTS);
+    assert_int_equal(v.vms[at].paid_ms, 60000); /* for the first nobody pays */
+    assert_int_equal(tm_vms__joined(&v, at, 60020, NULL), 0);
+    assert_int_equal(next_event(&v, TM_CLOUD_ARRIVED).instance, v.instances[at].id);
+    tm_vms__deinit(&v);
+}
+
 /* What AWS does not name is believed to be gone only after a while; one that never joins is ended. */
 static void test_patience(void **state)
 {
@@ -697,4 +725,5 @@ TM_TEST_MAIN(TM_TEST(test_remedies), TM_TEST(test_shared_quotas), TM_TEST(test_i
              TM_TEST(test_words_are_whole), TM_TEST(test_rows), TM_TEST(test_quotas), TM_TEST(test_user_data),
              TM_TEST(test_life), TM_TEST(test_bill), TM_TEST(test_refund), TM_TEST(test_refusals),
              TM_TEST(test_mismatch), TM_TEST(test_launched_and_not_yet_known), TM_TEST(test_adoption),
-             TM_TEST(test_fleet), TM_TEST(test_dropped_on_its_way), TM_TEST(test_patience), TM_TEST(test_no_memory))
+             TM_TEST(test_fleet), TM_TEST(test_dropped_on_its_way), TM_TEST(test_named_too_early),
+             TM_TEST(test_patience), TM_TEST(test_no_memory))

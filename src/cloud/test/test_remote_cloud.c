@@ -19,6 +19,7 @@ struct service {
     bool keeps;                    /* what is deleted stays, but for force */
     bool keeps_all;                /* what is deleted stays */
     int forced;
+    int made_in;     /* pool of the last one */
     uint64_t joined; /* instances up to this number have */
     bool destroyed, whole;
 };
@@ -50,6 +51,7 @@ static bool service_step(void *self, struct tm_remote_answer *out)
     struct service *s = self;
     size_t at = find_name(s, s->call.name);
     if (s->call.kind == TM_REMOTE_CREATE) {
+        s->made_in = s->call.pool;
         if (s->creates) add_row(s, s->call.name, TM_REMOTE_PENDING);
         out->outcome = s->create;
         (void)snprintf(out->words, sizeof out->words, "as the test says");
@@ -85,7 +87,8 @@ static bool has_joined(void *context, uint64_t id)
     return id <= ((struct service *)context)->joined;
 }
 
-static int open_cloud(struct tm_env *env, struct service *s, struct tm_cloud **out, struct tm_error *e)
+static int open_pools(struct tm_env *env, struct service *s, const struct tm_cloud_pool *pools, int pool_count,
+                      struct tm_cloud **out, struct tm_error *e)
 {
     struct tm_remote_driver driver = {.self = s,
                                       .things = "things",
@@ -95,6 +98,8 @@ static int open_cloud(struct tm_env *env, struct service *s, struct tm_cloud **o
                                       .watch = service_watch,
                                       .destroy = service_destroy};
     struct tm_remote_options options = {.prefix = "tm-x-",
+                                        .pools = pools,
+                                        .pool_count = pool_count,
                                         .type = "thing",
                                         .limit = {4, 1},
                                         .price_usd_h = {3600, 7200},
@@ -105,6 +110,11 @@ static int open_cloud(struct tm_env *env, struct service *s, struct tm_cloud **o
                                         .has_joined = has_joined,
                                         .context = s};
     return tm_remote_cloud__create(env, &driver, &options, out, e);
+}
+
+static int open_cloud(struct tm_env *env, struct service *s, struct tm_cloud **out, struct tm_error *e)
+{
+    return open_pools(env, s, NULL, 0, out, e);
 }
 
 /* All events within some time, as words: "arrived 1, lost 2". */
@@ -260,6 +270,47 @@ static void test_wanted_less(void **state)
     tear_down(&f);
 }
 
+/* With a choice, each pool has its limit, its price and its refusals, and its things its number in their names. */
+static void test_pools(void **state)
+{
+    (void)state;
+    static const struct tm_cloud_pool pools[] = {
+        {.name = "near", .type = "small", .kind = TM_INSTANCE_SPOT, .limit = 2, .price_usd_h = 3600},
+        {.name = "far", .type = "small", .kind = TM_INSTANCE_SPOT, .limit = 4, .price_usd_h = 1800},
+        {.name = "sure", .type = "large", .kind = TM_INSTANCE_ON_DEMAND, .limit = 1, .price_usd_h = 7200}};
+    struct fixture f = {.s = {.creates = true}};
+    struct tm_error e = {.text = ""};
+    int count = 0;
+    f.env = tm_env_virtual_create(7);
+    assert_row(open_pools(f.env, &f.s, pools, 3, &f.cloud, &e) == 0, "%s", e.text);
+    assert_string_equal(f.cloud->pools(f.cloud, &count)[1].name, "far");
+    assert_int_equal(count, 3);
+    assert_int_equal(f.cloud->want(f.cloud, 0, 3, NULL), 0); /* more than there may be */
+    assert_int_equal(f.cloud->want(f.cloud, 2, 1, NULL), 0);
+    f.s.joined = 3;
+    assert_string_equal(events(f.cloud, 3000), "arrived 1, arrived 2, arrived 3");
+    assert_non_null(strstr(f.s.rows[0].name, "-p1-1"));
+    assert_non_null(strstr(f.s.rows[2].name, "-p3-3"));
+    assert_int_equal(f.s.made_in, 2);
+    const struct tm_cloud_instance *sure = tm_cloud_find(f.cloud, 3);
+    assert_true(sure->pool == 2 && sure->kind == TM_INSTANCE_ON_DEMAND && strcmp(sure->type, "large") == 0);
+    set_phase(&f.s, 2, TM_REMOTE_ENDED, 137);
+    assert_int_equal(f.cloud->want(f.cloud, 0, 1, NULL), 0);
+    assert_string_equal(events(f.cloud, 5000), "lost 2");
+    f.s.create = TM_REMOTE_REFUSED;
+    f.s.creates = false;
+    assert_int_equal(f.cloud->want(f.cloud, 1, 1, NULL), 0);
+    assert_string_equal(events(f.cloud, 900), "lost 4, refused 1");
+    f.s.create = TM_REMOTE_DONE;
+    f.s.creates = true;
+    f.s.joined = 9;
+    assert_string_equal(events(f.cloud, 3000), "refused 0, arrived 5");
+    assert_int_equal(tm_cloud_find(f.cloud, 5)->pool, 1);
+    assert_true(f.cloud->price_usd_h(f.cloud, 1) == 1800 && f.cloud->bill(f.cloud).usd[2] > 0);
+    assert_int_equal(f.cloud->want(f.cloud, 3, 1, &e), -(int)TM_EUSAGE);
+    tear_down(&f);
+}
+
 /* What an earlier program left is ended; what is another folder's is nobody's business. */
 static void test_strays(void **state)
 {
@@ -335,4 +386,5 @@ static void test_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_life), TM_TEST(test_never_joins), TM_TEST(test_no_answer), TM_TEST(test_refused),
-             TM_TEST(test_wanted_less), TM_TEST(test_strays), TM_TEST(test_long_end), TM_TEST(test_memory))
+             TM_TEST(test_wanted_less), TM_TEST(test_pools), TM_TEST(test_strays), TM_TEST(test_long_end),
+             TM_TEST(test_memory))

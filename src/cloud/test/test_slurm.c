@@ -257,6 +257,30 @@ static void test_ends(void **state)
     }
 }
 
+/* One that was over before squeue showed it running was there, if it had a node. */
+static void test_short_lives(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *row;
+        const char *told;
+    } rows[] = {{ROW(31, "CANCELLED", "N/A", "0:10", 0, 3), "arrived 3, lost 3"},
+                {ROW(31, "PREEMPTED", "2026-01-01T00:00:00", "0:00", 0, 3), "arrived 3, lost 3 announced"},
+                {ROW(31, "COMPLETING", "N/A", "0:10", 0, 3), "arrived 3"},
+                {ROW(31, "BOOT_FAIL", "N/A", "0:10", 0, 3), "lost 3"},
+                {"31|CANCELLED|None||N/A|0:10|0|spot|tidemill:abc:5:3|\n", "lost 3"}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_slurm__jobs s;
+        begin(&s, 1);
+        assert_int_equal(answer(&s, 0, 0, ""), TM_SLURM_QUERY);
+        assert_int_equal(answer(&s, 0, 0, "31\n"), TM_SLURM_SUBMIT);
+        s.query_ms = 0;
+        assert_int_equal(answer(&s, 1000, 0, rows[i].row), TM_SLURM_QUERY);
+        assert_row_string(rows[i].row, events(&s), rows[i].told);
+        tm_slurm_jobs__deinit(&s);
+    }
+}
+
 /* An sbatch without an answer: squeue says whether it worked. A job that comes to light later is cancelled. */
 static void test_no_answer(void **state)
 {
@@ -291,7 +315,7 @@ static void test_no_answer(void **state)
     tm_slurm_jobs__deinit(&s);
 }
 
-/* After a restart: what waits is kept, what runs and what is of another run is cancelled. */
+/* After a restart: what waits is kept, what is of another run or runs and cannot hear of it is cancelled. */
 static void test_adoption(void **state)
 {
     (void)state;
@@ -311,6 +335,74 @@ static void test_adoption(void **state)
     assert_true(due && command.kind == TM_SLURM_CANCEL && command.cancel_count == 2);
     assert_int_equal(answer(&s, 0, 0, "24\n"), TM_SLURM_SUBMIT);
     assert_int_equal(s.instances[1].id, 3);
+    tm_slurm_jobs__deinit(&s);
+}
+
+static bool hears_but_20(void *context, int64_t job)
+{
+    ++*(int *)context;
+    return job != 20;
+}
+
+/* What runs, and can hear of it, is kept as another instance, behind all that wait. */
+static void test_adoption_of_nodes(void **state)
+{
+    (void)state;
+    struct tm_slurm__jobs s;
+    struct tm_slurm__command command;
+    bool due = false;
+    int asked = 0;
+    begin(&s, 4);
+    s.hears = hears_but_20;
+    s.context = &asked;
+    s.tag.instance = 5;
+    static const char rows[] = ROW(20, "RUNNING", "N/A", "UNLIMITED", 0, 1) ROW(21, "RUNNING", "N/A", "300", 0, 2)
+        ROW(22, "PENDING", "N/A", "UNLIMITED", 0, 3) ROW(23, "RUNNING", "N/A", "UNLIMITED", 0, 4)
+            ROW(24, "RUNNING", "2026-01-01T00:00:00", "UNLIMITED", 0, 5) "25|RUNNING|None|n1|N/A|UNLIMITED|0|spot|"
+                                                                         "tidemill:abc:4:9|\n";
+    assert_int_equal(answer(&s, 0, 0, rows), TM_SLURM_QUERY);
+    assert_string_equal(events(&s), "arrived 6, arrived 7");
+    assert_int_equal(s.instance_count, 3);
+    assert_true(s.instances[0].id == 3 && s.jobs[0].step == TM_SLURM_QUEUED && !s.jobs[0].renamed);
+    assert_true(s.instances[1].id == 6 && s.jobs[1].number == 21 && s.jobs[1].renamed && s.instances[1].recalled);
+    assert_true(s.instances[2].id == 7 && s.jobs[2].number == 23 && s.jobs[2].renamed);
+    assert_int_equal(asked, 3); /* neither what is preempted nor what is another run's */
+    assert_int_equal(tm_slurm_jobs__next(&s, 0, &command, &due, NULL), 0);
+    assert_true(due && command.kind == TM_SLURM_CANCEL && command.cancel_count == 3);
+    assert_int_equal(answer(&s, 0, 0, "26\n"), TM_SLURM_SUBMIT); /* the fourth that is wanted */
+    assert_true(s.instance_count == 4 && s.instances[3].id == 8);
+    /* They are known by their jobs' numbers: instance 4 was of the earlier program, and is job 23's tag. */
+    s.query_ms = 0;
+    assert_int_equal(answer(&s, 1000, 0,
+                            ROW(21, "RUNNING", "N/A", "299", 0, 2) ROW(22, "RUNNING", "N/A", "UNLIMITED", 0, 3)
+                                ROW(23, "NODE_FAIL", "N/A", "UNLIMITED", 0, 4)
+                                    ROW(26, "PENDING", "N/A", "UNLIMITED", 0, 8)),
+                     TM_SLURM_QUERY);
+    assert_string_equal(events(&s), "arrived 3, lost 7");
+    assert_int_equal(tm_slurm_jobs__release(&s, 6, 1000, NULL), 0);
+    assert_int_equal(tm_slurm_jobs__next(&s, 1000, &command, &due, NULL), 0);
+    assert_true(due && command.kind == TM_SLURM_CANCEL && command.cancel_count == 1 && command.cancel[0] == 21);
+    tm_slurm_jobs__deinit(&s);
+}
+
+/* Not more than the pool may have. */
+static void test_adoption_limit(void **state)
+{
+    (void)state;
+    struct tm_slurm__jobs s;
+    struct tm_slurm__command command;
+    bool due = false;
+    int asked = 0;
+    begin(&s, 4);
+    s.pools[0].limit = 1;
+    s.hears = hears_but_20;
+    s.context = &asked;
+    assert_int_equal(
+        answer(&s, 0, 0, ROW(31, "RUNNING", "N/A", "UNLIMITED", 0, 1) ROW(32, "RUNNING", "N/A", "UNLIMITED", 0, 2)),
+        TM_SLURM_QUERY);
+    assert_string_equal(events(&s), "arrived 3");
+    assert_int_equal(tm_slurm_jobs__next(&s, 0, &command, &due, NULL), 0);
+    assert_true(due && command.kind == TM_SLURM_CANCEL && command.cancel_count == 1 && command.cancel[0] == 32);
     tm_slurm_jobs__deinit(&s);
 }
 
@@ -455,6 +547,98 @@ static void test_processes(void **state)
     assert_int_equal(tm_slurm_cloud_create(env, &options, &cloud, &e), -(int)TM_EINPUT);
     (void)snprintf(gone, sizeof gone, "rm -rf '%s'", dir);
     assert_int_equal(system(gone), 0);
+}
+
+static void read_line(const char *dir, const char *name, char out[64])
+{
+    char path[300];
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(out, 64, file));
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Two jobs run, and their program is killed. The one that sees the folder is told its new number once all that it needs
+ * is there; the other is cancelled. Its script, which runs here, starts another agent as soon as the first has ended.
+ */
+static int prepare_11(void *context, uint64_t id, struct tm_error *e)
+{
+    (void)e;
+    char line[64];
+    read_line(context, "slurm-job-11", line);
+    if (id == 3) assert_string_equal(line, "1\n");
+    return 0;
+}
+
+static void test_taking_over(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/tidemill-slurm-XXXXXX";
+    char line[400];
+    assert_non_null(mkdtemp(dir));
+    write_tool(dir, "scontrol", "echo 'PartitionName=spot GraceTime=30 MaxTime=UNLIMITED State=UP'");
+    write_tool(dir, "sbatch",
+               "for word; do case $word in --comment=*) c=${word#*=};; esac; done\n"
+               "n=$(cat n 2> /dev/null || echo 10); n=$((n + 1)); echo $n > n; echo $c > job-$n; cp $word script-$n\n"
+               "echo $n");
+    write_tool(dir, "squeue",
+               "for f in job-*; do [ -e $f ] && "
+               "echo \"${f#job-}|RUNNING|None|n1|N/A|UNLIMITED|0|spot|$(cat $f)|\"; done; exit 0");
+    write_tool(dir, "scancel", "for n; do rm -f job-$n; done");
+    write_tool(dir, "sinfo", "echo 'n1|idle'");
+    /* The agent: it says which instance it is, and ends when its file names another. */
+    write_tool(dir, "srun",
+               "echo \"$TIDEMILL_INSTANCE_ID $*\" >> agents\n"
+               "for i in $(seq 1500); do\n"
+               "    read -r now < $TIDEMILL_INSTANCE_FILE && [ $now = $TIDEMILL_INSTANCE_ID ] || exit 0\n"
+               "    [ -e over ] && exit 7\n"
+               "    sleep 0.02\n"
+               "done");
+    static const char *const command[] = {"agent", NULL};
+    struct tm_slurm_pool pool = {.partition = "spot", .limit = 2, .notice_ms = -1};
+    struct tm_slurm_options options = {.pools = &pool,
+                                       .pool_count = 1,
+                                       .command = command,
+                                       .folder = dir,
+                                       .script_dir = dir,
+                                       .log_dir = dir,
+                                       .run = 5,
+                                       .poll_ms = 50,
+                                       .tools = dir};
+    struct tm_cloud *killed = NULL;
+    struct tm_cloud *cloud = NULL;
+    struct tm_error e;
+    struct tm_env *env = tm_env_real();
+    assert_row(tm_slurm_cloud_create(env, &options, &killed, &e) == 0, "%s", e.text);
+    assert_int_equal(killed->want(killed, TM_CLOUD_SPOT, 2, &e), 0);
+    assert_int_equal(until(killed, TM_CLOUD_ARRIVED), 1);
+    assert_int_equal(until(killed, TM_CLOUD_ARRIVED), 2);
+    (void)snprintf(line, sizeof line,
+                   "cd '%s'; PATH=\"$PWD:$PATH\" SLURM_JOB_ID=11 bash ./script-11 & echo $! > script", dir);
+    assert_int_equal(system(line), 0);
+    (void)snprintf(line, sizeof line, "cd '%s'; timeout 20 sh -c 'until [ -s agents ]; do sleep 0.02; done'", dir);
+    assert_int_equal(system(line), 0);
+    options.id_last = 2;
+    options.prepare = prepare_11;
+    options.context = dir;
+    assert_row(tm_slurm_cloud_create(env, &options, &cloud, &e) == 0, "%s", e.text);
+    assert_int_equal(cloud->want(cloud, TM_CLOUD_SPOT, 1, &e), 0);
+    assert_int_equal(until(cloud, TM_CLOUD_ARRIVED), 3);
+    (void)snprintf(line, sizeof line,
+                   "cd '%s'; timeout 20 sh -c 'until [ $(wc -l < agents) = 2 ]; do sleep 0.02; done' && "
+                   "[ \"$(cut -d' ' -f1-3 agents | xargs)\" = '1 --ntasks=1 --kill-on-bad-exit=1 3 --ntasks=1 "
+                   "--kill-on-bad-exit=1' ] && touch over && timeout 20 tail --pid=$(cat script) -f /dev/null",
+                   dir);
+    assert_int_equal(system(line), 0);
+    (void)snprintf(line, sizeof line, "%s/slurm-job-11", dir);
+    assert_false(env->file_exists(env, line));
+    assert_row(cloud->destroy(cloud, &e) == 0, "%s", e.text);
+    (void)snprintf(line, sizeof line, "%s/job-12", dir);
+    assert_false(env->file_exists(env, line));
+    (void)killed->destroy(killed, NULL);
+    (void)snprintf(line, sizeof line, "rm -rf '%s'", dir);
+    assert_int_equal(system(line), 0);
 }
 
 /* ---- slurmrestd ---- */
@@ -779,7 +963,9 @@ static void test_rest_addresses(void **state)
 
 TM_TEST_MAIN(TM_TEST(test_durations), TM_TEST(test_job_numbers), TM_TEST(test_partitions), TM_TEST(test_nodes),
              TM_TEST(test_addresses), TM_TEST(test_rows), TM_TEST(test_preemption), TM_TEST(test_ends),
-             TM_TEST(test_no_answer), TM_TEST(test_adoption), TM_TEST(test_limits), TM_TEST(test_orders),
-             TM_TEST(test_memory), TM_TEST(test_processes), TM_TEST(test_rest_jobs), TM_TEST(test_rest_answers),
-             TM_TEST(test_rest_nodes), TM_TEST(test_rest_partitions), TM_TEST(test_rest_requests),
-             TM_TEST(test_rest_memory), TM_TEST(test_rest_addresses), TM_TEST(test_one_line), TM_TEST(test_reasons))
+             TM_TEST(test_short_lives), TM_TEST(test_no_answer), TM_TEST(test_adoption),
+             TM_TEST(test_adoption_of_nodes), TM_TEST(test_adoption_limit), TM_TEST(test_limits), TM_TEST(test_orders),
+             TM_TEST(test_memory), TM_TEST(test_processes), TM_TEST(test_taking_over), TM_TEST(test_rest_jobs),
+             TM_TEST(test_rest_answers), TM_TEST(test_rest_nodes), TM_TEST(test_rest_partitions),
+             TM_TEST(test_rest_requests), TM_TEST(test_rest_memory), TM_TEST(test_rest_addresses),
+             TM_TEST(test_one_line), TM_TEST(test_reasons))

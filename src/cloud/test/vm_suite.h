@@ -132,6 +132,10 @@ static void vm_suite_drive(const struct cloud_place *how)
     int here = suite_here(cloud);
     (void)snprintf(path, sizeof path, "%.250s/here", p->dir.path);
     if (here == 2) (void)vm_suite_world.real->file_write(vm_suite_world.real, path, "2\n", 2, NULL);
+    struct tm_env *real = vm_suite_world.real;
+    int64_t stay_ns = real->monotonic_ns(real) + (int64_t)vm_suite_number("TIDEMILL_TEST_STAY_S") * 1000000000;
+    while (here == 2 && real->monotonic_ns(real) < stay_ns && (rc == 0 || rc == -(int)TM_ETIMEOUT))
+        rc = cloud->next(cloud, SUITE_LONG_MS / SUITE_STEPS, &event, &e);
     size_t count = 0;
     const struct tm_cloud_instance *all = cloud->instances(cloud, &count);
     for (size_t i = 0; here == 2 && i < count; i++) {

@@ -36,6 +36,9 @@ static void test_what_is_read(void **state)
         {"100001x p3.2xlarge", "expected from 1 to 100000 of p3.2xlarge", 0, 0, TM_FP32},
         {"1x c5.xlarge", "c5.xlarge has no GPU", 0, 0, TM_FP32},
         {"1x p3.2xlarg", "did you mean p3.2xlarge?", 0, 0, TM_FP32},
+        {"8x v100",
+         "is a GPU: name an instance type that has it, such as p3.16xlarge (8 of them), p3.2xlarge (1 of them), ", 0, 0,
+         TM_FP32},
         {"1x Standard_NC4as_T4_v3", "Standard_NC4as_T4_v3", 0, 0, TM_FP32}, /* of a cloud that is not allowed */
     };
     struct tm_catalog catalog;

@@ -132,7 +132,7 @@ static void test_command(void **state)
                 {"TIDEMILL_BATCH", "8"},
                 {"TIDEMILL_SEED", "3"},
                 {"TIDEMILL_LAYERS", "8"},
-                {"TIDEMILL_MICRO_BATCH", NULL},
+                {"TIDEMILL_MICRO_BATCH", "8"},
                 {"TIDEMILL_DETERMINISM", "fast"}};
     struct tm_env *env = tm_env_virtual_create(1);
     struct tm_error e = {0};

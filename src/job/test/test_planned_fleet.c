@@ -43,6 +43,39 @@ static const char *put(const struct tm_tempdir *dir, const char *text)
     return path;
 }
 
+/* What `plan` writes for several types leaves nothing to choose; one word of the user's own, and it does. */
+static void mixes_are_known(void **state)
+{
+#define MIX(pool, more)                                                                                                \
+    JOB "fleet: {limit: 6, rent: all, across_types: true, pools: [{instance: g4dn.xlarge, region: us-east-1, limit: "  \
+        "4" pool "}, {instance: g5.xlarge, region: " more ", limit: 2}]}\n"
+    static const struct {
+        const char *job;
+        bool mix;
+    } rows[] = {
+        {MIX("", "us-east-1"), true},
+        {MIX(", market: on-demand", "us-east-1"), false},
+        {MIX("", "us-west-2"), false},
+        {MIX("0", "us-east-1"), false}, /* 40: more than the job may have */
+        {MIX(", throughput: 3", "us-east-1"), false},
+        {JOB "fleet: {limit: 6, pools: [{instance: g4dn.xlarge, region: us-east-1, limit: 4}]}\n", false},
+    };
+#undef MIX
+    (void)state;
+    struct tm_tempdir dir;
+    tm_tempdir_make(&dir);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tm_run_settings settings;
+        struct tm_error e = {0};
+        tm_run_settings_init(&settings);
+        assert_row(tm_job_file_load(tm_env_real(), put(&dir, rows[i].job), &settings, &e) == 0, "%s: %s", rows[i].job,
+                   e.text);
+        assert_row(tm_job_fleet_is_mix(&settings.job.fleet) == rows[i].mix, "%s", rows[i].job);
+        tm_run_settings_deinit(&settings);
+    }
+    tm_tempdir_remove(&dir);
+}
+
 /* More time and more money never make it worse; the same file gives the same figures. */
 static void limits_are_kept(void **state)
 {
@@ -151,4 +184,5 @@ static void without_memory(void **state)
     tm_tempdir_remove(&dir);
 }
 
-TM_TEST_MAIN(TM_TEST(limits_are_kept), TM_TEST(more_is_not_worse), TM_TEST(the_fleet_is_heard), TM_TEST(without_memory))
+TM_TEST_MAIN(TM_TEST(mixes_are_known), TM_TEST(limits_are_kept), TM_TEST(more_is_not_worse),
+             TM_TEST(the_fleet_is_heard), TM_TEST(without_memory))

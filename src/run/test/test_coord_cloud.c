@@ -204,6 +204,54 @@ static void test_pools(void **state)
     teardown(&p);
 }
 
+static void decide_nothing(void *context, const struct tm_run_view *view, struct tm_run_decision *out)
+{
+    (void)context;
+    (void)view;
+    *out = (struct tm_run_decision){.rents = false};
+}
+
+/* Before anything was decided, as after a restart, those on their way stay wanted as those that are here: fewer would
+ * give up places in a queue. */
+static void test_kept(void **state)
+{
+    (void)state;
+    struct tm_decider decider = {.decide = decide_nothing};
+    for (uint32_t choice = 0; choice <= 2; choice += 2) {
+        struct pair p;
+        struct tm_coordinator_options keeps = options;
+        keeps.pools = choice;
+        setup(&p, "t");
+        tm_coordinator_destroy(p.coordinator);
+        p.coordinator = tm_coordinator_create(&keeps, &decider);
+        assert_non_null(p.coordinator);
+        tm_coordinator_begin(p.coordinator, p.now_ms, 0, &p.from_coordinator);
+        join(&p);
+        Tmw__Instance instance = TMW__INSTANCE__INIT;
+        Tmw__Instance *list[] = {&instance};
+        Tmw__PoolReport pools[2] = {TMW__POOL_REPORT__INIT, TMW__POOL_REPORT__INIT};
+        Tmw__PoolReport *pool_list[] = {&pools[0], &pools[1]};
+        Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
+        instance.id = 1;
+        instance.spot = true;
+        instance.start_ms = 5;
+        pools[0].starting = 2;
+        pools[1].starting = 1;
+        body.instances = list;
+        body.n_instances = 1;
+        body.pools = pool_list;
+        body.n_pools = 2;
+        assert_true(tm_cloud_link_due(&p.link, p.now_ms, &p.from_link));
+        tm_cloud_link_report(&p.link, p.now_ms, &body, &p.from_link);
+        deliver(&p, 1);
+        deliver(&p, 1);
+        assert_true(p.link.order.given);
+        assert_int_equal(p.link.order.want[0], 3);
+        assert_int_equal(p.link.order.want[1], 1);
+        teardown(&p);
+    }
+}
+
 static void test_order(void **state)
 {
     (void)state;
@@ -372,5 +420,5 @@ static void test_late_hello(void **state)
     teardown(&p);
 }
 
-TM_TEST_MAIN(TM_TEST(test_pools), TM_TEST(test_order), TM_TEST(test_not_named), TM_TEST(test_old_report),
-             TM_TEST(test_wrong_token), TM_TEST(test_silence), TM_TEST(test_late_hello))
+TM_TEST_MAIN(TM_TEST(test_pools), TM_TEST(test_kept), TM_TEST(test_order), TM_TEST(test_not_named),
+             TM_TEST(test_old_report), TM_TEST(test_wrong_token), TM_TEST(test_silence), TM_TEST(test_late_hello))

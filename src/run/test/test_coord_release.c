@@ -54,13 +54,11 @@ static const Tmw__CloudOrder *report(struct cloud *c)
     return order->cloud_order;
 }
 
-static void setup_as(struct cloud *c, size_t instances, uint32_t workers_max, bool leaves_early)
+static void setup_with(struct cloud *c, const struct tm_coordinator_options *options, size_t instances,
+                       uint32_t workers_max)
 {
-    struct tm_coordinator_options options = bench_options;
-    options.lease_ms = 1000000;
-    options.leaves_early = leaves_early;
     *c = (struct cloud){.count = instances};
-    bench_open_as(&c->b, &options);
+    bench_open_as(&c->b, options);
     c->b.rule.workers_max = workers_max;
     tm_coordinator_begin(c->b.coordinator, c->b.now_ms, 0, &c->b.out);
     for (size_t i = 0; i < instances; i++) {
@@ -72,9 +70,64 @@ static void setup_as(struct cloud *c, size_t instances, uint32_t workers_max, bo
     cloud_joins(c);
 }
 
+static void setup_as(struct cloud *c, size_t instances, uint32_t workers_max, bool leaves_early)
+{
+    struct tm_coordinator_options options = bench_options;
+    options.lease_ms = 1000000;
+    options.leaves_early = leaves_early;
+    setup_with(c, &options, instances, workers_max);
+}
+
 static void setup(struct cloud *c, size_t instances, uint32_t workers_max)
 {
     setup_as(c, instances, workers_max, false);
+}
+
+/* Those who train are in two regions: their gradients' traffic is on the bill of the larger pool. Then all are in one,
+ * which is another than where most were: that is a move. */
+static void test_traffic_between_regions(void **state)
+{
+    (void)state;
+    struct cloud c;
+    struct tm_coordinator_options options = bench_options;
+    options.lease_ms = 1000000;
+    options.pools = 3;
+    options.pool_region[2] = 2; /* the first two pools are of one region */
+    options.region_step_usd = 0.25;
+    options.move_usd = 3;
+    setup_with(&c, &options, 4, 4);
+    c.instances[0].pool = 1;
+    c.instances[1].pool = c.instances[2].pool = 0;
+    c.instances[3].pool = 2;
+    (void)report(&c);
+    bench_run(&c.b, 4);
+    static const struct {
+        uint64_t step;
+        bool elsewhere;
+        uint64_t want_microusd[3];
+    } rows[] = {{5, false, {1250000, 0, 0}},
+                {5, false, {1250000, 0, 0}},
+                {8, false, {2000000, 0, 0}},
+                {9, true, {2000000, 0, 3000000}},
+                {10, true, {2000000, 0, 3000000}}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        Tmw__RecordEvent *event = NULL;
+        bench_tick(&c.b, 2000);
+        for (size_t k = 0; rows[i].elsewhere && k < c.count; k++) {
+            c.instances[k].pool = 2;
+            c.instances[k].bill_microusd++; /* what has not changed is not read */
+        }
+        (void)report(&c);
+        for (uint64_t w = 1; w <= 4; w++)
+            bench_heartbeat(&c.b, w, rows[i].step, 0);
+        bench_tick(&c.b, 2000);
+        assert_true(bench_recorded(&c.b, TMW__RECORD_EVENT__BODY_PROGRESS, &event) > 0);
+        assert_row(event->progress->n_pool_traffic_microusd == 3 &&
+                       memcmp(event->progress->pool_traffic_microusd, rows[i].want_microusd,
+                              sizeof rows[i].want_microusd) == 0,
+                   "row %zu", i);
+    }
+    bench_close(&c.b);
 }
 
 /* Four train in two pipelines; from now on two are wanted. The two that go are left out first. */
@@ -294,4 +347,5 @@ static void test_drain_after_restart(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_seat_moves_first), TM_TEST(test_leaves_early), TM_TEST(test_wanted_again),
-             TM_TEST(test_stranger_first), TM_TEST(test_drain), TM_TEST(test_drain_after_restart))
+             TM_TEST(test_stranger_first), TM_TEST(test_drain), TM_TEST(test_drain_after_restart),
+             TM_TEST(test_traffic_between_regions))

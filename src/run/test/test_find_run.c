@@ -63,4 +63,21 @@ static void test_find(void **state)
     tm_tempdir_remove(&dir);
 }
 
-TM_TEST_MAIN(TM_TEST(test_find))
+/* Whatever a run leaves makes another stamp; looking does not. */
+static void test_stamp(void **state)
+{
+    (void)state;
+    static const char *const left[] = {"token", "owner", "summary.json"};
+    struct tm_env *env = tm_env_real();
+    struct tm_tempdir dir;
+    tm_tempdir_make(&dir);
+    for (size_t i = 0; i < TM_COUNT(left); i++) {
+        struct tm_hash before = tm_run_stamp(env, dir.path);
+        assert_row(tm_hash_equal(before, tm_run_stamp(env, dir.path)), "%s", left[i]);
+        put(&dir, left[i]);
+        assert_row(!tm_hash_equal(before, tm_run_stamp(env, dir.path)), "%s", left[i]);
+    }
+    tm_tempdir_remove(&dir);
+}
+
+TM_TEST_MAIN(TM_TEST(test_find), TM_TEST(test_stamp))

@@ -232,6 +232,45 @@ static void test_pools_on_demand(void **state)
     }
 }
 
+/* What gradients cost from region to region is in the bill of its pool and of the job, beside what instances cost; on
+ * demand it would cost as much. The last word of a cloud knows nothing of it. */
+static void test_traffic(void **state)
+{
+    (void)state;
+    struct samples s;
+    char *names[] = {"east", "west"};
+    uint64_t prices[] = {3000000, 3000000}, traffic[] = {250000, 500000};
+    samples_init(&s);
+    add_job(&s, "pools", 100);
+    s.events[0]->job->pools = names;
+    s.events[0]->job->n_pools = 2;
+    s.events[0]->job->on_demand_microusd_h = prices;
+    s.events[0]->job->n_on_demand_microusd_h = 2;
+    for (uint64_t id = 1; id <= 2; id++) {
+        Tmw__Instance *one = add_instance(&s, id, 0, 3600000);
+        one->pool = id == 2;
+        one->price_microusd_h = one->bill_microusd = 1000000;
+        one->released = true;
+    }
+    add_progress(&s, 100, NAN, 100);
+    s.events[s.count - 1]->progress->pool_traffic_microusd = traffic;
+    s.events[s.count - 1]->progress->n_pool_traffic_microusd = 2;
+    for (int settled = 0; settled < 2; settled++) {
+        struct tm_run_watch *watch = watch_of(&s);
+        const struct tm_run_status *got = tm_run_watch_status(watch);
+        near(got->bill_usd, 2.75);
+        near(got->pools[0].bill_usd, 1.25);
+        near(got->pools[1].bill_usd, 1.5);
+        near(got->on_demand_usd, 6.75);
+        near(tm_run_watch_status(watch)->bill_usd, 2.75); /* however often it is asked */
+        tm_run_watch_destroy(watch);
+        add_progress(&s, 100, NAN, 100);
+        s.events[s.count - 1]->progress->settled = true;
+        s.events[s.count - 1]->progress->bill_microusd = 2000000;
+    }
+    samples_deinit(&s);
+}
+
 static void test_a_slow_cloud(void **state)
 {
     (void)state;
@@ -747,7 +786,8 @@ static void test_settling(void **state)
 
 TM_TEST_MAIN(TM_TEST(test_settling), TM_TEST(test_a_small_run), TM_TEST(test_halfway_and_again),
              TM_TEST(test_waiting_and_rolling_back), TM_TEST(test_stopped_and_gone_on), TM_TEST(test_no_cloud),
-             TM_TEST(test_pools_on_demand), TM_TEST(test_a_slow_cloud), TM_TEST(test_the_loss_curve_is_thinned),
-             TM_TEST(test_the_pace), TM_TEST(test_looking), TM_TEST(test_words), TM_TEST(test_every_kind_has_words),
-             TM_TEST(test_events_as_json), TM_TEST(test_a_long_command), TM_TEST(test_status_there_and_back),
-             TM_TEST(test_wrong_status), TM_TEST(test_summary), TM_TEST(test_memory))
+             TM_TEST(test_pools_on_demand), TM_TEST(test_traffic), TM_TEST(test_a_slow_cloud),
+             TM_TEST(test_the_loss_curve_is_thinned), TM_TEST(test_the_pace), TM_TEST(test_looking),
+             TM_TEST(test_words), TM_TEST(test_every_kind_has_words), TM_TEST(test_events_as_json),
+             TM_TEST(test_a_long_command), TM_TEST(test_status_there_and_back), TM_TEST(test_wrong_status),
+             TM_TEST(test_summary), TM_TEST(test_memory))

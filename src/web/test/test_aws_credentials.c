@@ -6,8 +6,14 @@
 #include "web/aws.h"
 #include "web/aws_config.h"
 #include "web/aws_credentials.h"
+#include "web/plain.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -194,6 +200,64 @@ static void test_json(void **state)
     }
 }
 
+struct waiting {
+    struct tm_aws_credentials *credentials;
+    struct tm_error e;
+    int rc;
+};
+
+static void *wait_for_keys(void *argument)
+{
+    struct waiting *w = argument;
+    struct tm_aws_keys keys;
+    w->rc = tm_aws_credentials__get(w->credentials, &keys, &w->e);
+    return NULL;
+}
+
+/* Nobody waits for a process that has not answered, also while another thread does; what it says then, be it a failure,
+ * is for whoever looks. */
+static void look_beside(struct tm_aws_credentials *c, const struct tm_tempdir *dir)
+{
+    static const int wanted[] = {0, -(int)TM_EINPUT};
+    struct tm_env *env = tm_env_real();
+    struct tm_aws_keys keys;
+    struct tm_error e;
+    for (size_t i = 0; i < TM_COUNT(wanted); i++) {
+        struct waiting waiting = {.credentials = c, .e = {.text = ""}};
+        pthread_t thread;
+        if (wanted[i] != 0) assert_int_equal(env->file_remove(env, tm_tempdir_path(dir, "answer"), NULL), 0);
+        assert_int_equal(mkfifo(tm_tempdir_path(dir, "gate"), 0600), 0);
+        tm_aws_credentials__doubt(c);
+        assert_int_equal(pthread_create(&thread, NULL, wait_for_keys, &waiting), 0);
+        int gate = open(tm_tempdir_path(dir, "gate"), O_WRONLY); /* once it asks */
+        assert_true(gate >= 0);
+        assert_int_equal(unlink(tm_tempdir_path(dir, "gate")), 0);
+        for (int look = 0; look < 3; look++)
+            assert_int_equal(tm_aws_credentials__look(c, &keys, &e), -(int)TM_EBUSY);
+        (void)close(gate);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_row(waiting.rc == wanted[i], "row %zu: %d %s", i, waiting.rc, waiting.e.text);
+        assert_int_equal(tm_aws_credentials__look(c, &keys, NULL), wanted[i]); /* nobody asks again so soon */
+    }
+}
+
+/* A process that has said all and does not end is ended, and leaves nothing. */
+static void test_stays(void **state)
+{
+    (void)state;
+    static const char *const argv[] = {"/bin/sh", "-c", "echo $$; exec > /dev/null 2>&1; exec sleep 1000", NULL};
+    struct tm_text text;
+    struct tm_error e = {.text = ""};
+    tm_text_init(&text, 100);
+    assert_int_equal(tm_web_process__ask(tm_env_real(), argv, 500, &text, &e), -(int)TM_ETIMEOUT);
+    assert_error_has(e, "still running");
+    pid_t pid = (pid_t)strtol(tm_text_string(&text), NULL, 10);
+    assert_true(pid > 1);
+    assert_int_equal(kill(pid, 0), -1);
+    assert_int_equal(errno, ESRCH);
+    tm_text_deinit(&text);
+}
+
 /* A process of the machine, asked again when its credentials end soon, and kept while they are good. */
 static void test_process(void **state)
 {
@@ -205,9 +269,11 @@ static void test_process(void **state)
     struct tm_error e;
     char text[2000];
     tm_tempdir_make(&dir);
-    (void)snprintf(text, sizeof text,
-                   "[default]\ncredential_process = echo x >> %s/asked; echo noise >&2; cat %s/answer\n", dir.path,
-                   dir.path);
+    (void)snprintf(
+        text, sizeof text,
+        "[default]\ncredential_process = echo x >> %s/asked; echo noise >&2; [ ! -p %s/gate ] || cat %s/gate; "
+        "cat %s/answer\n",
+        dir.path, dir.path, dir.path, dir.path);
     assert_int_equal(env->file_write(env, tm_tempdir_path(&dir, "config"), text, strlen(text), NULL), 0);
     (void)setenv("AWS_CONFIG_FILE", tm_tempdir_path(&dir, "config"), 1);
     (void)setenv("AWS_SHARED_CREDENTIALS_FILE", "/none", 1);
@@ -219,16 +285,18 @@ static void test_process(void **state)
     assert_int_equal(tm_aws_credentials__create(env, &c, NULL), 0);
     assert_int_equal(tm_aws_credentials__get(c, &keys, &e), -(int)TM_EINPUT);
     assert_error_has(e, "credential_process of profile default: it ended with status 1");
+    tm_aws_credentials__doubt(c); /* else that is the answer for a moment */
     assert_int_equal(env->file_write(env, tm_tempdir_path(&dir, "answer"), soon, sizeof soon - 1, NULL), 0);
     for (int i = 0; i < 3; i++)
         assert_row(tm_aws_credentials__get(c, &keys, &e) == 0, "%s", e.text);
     assert_string_equal(keys.id, "P");
     tm_aws_credentials__doubt(c);
     assert_int_equal(tm_aws_credentials__get(c, &keys, &e), 0);
+    look_beside(c, &dir);
     struct tm_text asked;
     tm_text_init(&asked, 100);
     assert_int_equal(env->file_read(env, tm_tempdir_path(&dir, "asked"), &asked, NULL), 0);
-    assert_int_equal(asked.length, 2 * 3); /* the failure, the first, the doubted */
+    assert_int_equal(asked.length, 2 * 5); /* the failure, the first, the doubted, and two beside */
     tm_text_deinit(&asked);
     tm_aws_credentials__destroy(c);
     tm_tempdir_remove(&dir);
@@ -339,4 +407,5 @@ static void test_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_config), TM_TEST(test_endpoints), TM_TEST(test_chain), TM_TEST(test_region),
-             TM_TEST(test_json), TM_TEST(test_process), TM_TEST(test_short_sessions), TM_TEST(test_memory))
+             TM_TEST(test_json), TM_TEST(test_process), TM_TEST(test_stays), TM_TEST(test_short_sessions),
+             TM_TEST(test_memory))

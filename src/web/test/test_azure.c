@@ -2,6 +2,7 @@
  */
 #include "base/test/script_server.h"
 #include "web/azure.h"
+#include "web/azure_delegation.h"
 #include "web/azure_identity.h"
 
 #include <stdlib.h>
@@ -181,5 +182,69 @@ static void test_short_tokens(void **state)
         assert_non_null(strstr(server.seen[i], "authorization: Bearer short"));
 }
 
-TM_TEST_MAIN(TM_TEST(test_settings), TM_TEST(test_read_token), TM_TEST(test_to_sign), TM_TEST(test_tokens),
-             TM_TEST(test_short_tokens))
+#define DELEGATED                                                                                                      \
+    "<?xml version=\"1.0\" "                                                                                           \
+    "encoding=\"utf-8\"?><UserDelegationKey><SignedOid>an-oid</SignedOid><SignedTid>a-tid</SignedTid>"                 \
+    "<SignedStart>2030-01-01T00:00:00Z</SignedStart><SignedExpiry>2030-01-07T00:00:00Z</SignedExpiry>"                 \
+    "<SignedService>b</SignedService><SignedVersion>2021-12-02</SignedVersion><Value>a2V5a2V5</Value></"               \
+    "UserDelegationKey>"
+
+/* Without a key of the account a URL is signed by a user delegation key, which is asked for once, and ends with it; the
+ * signature is what Azurite computes. */
+static void test_delegation(void **state)
+{
+    (void)state;
+    static const char *const script[] = {BODY("200", "{\"access_token\": \"first\", \"expires_in\": 3600}"),
+                                         BODY("200", DELEGATED)};
+    struct server server;
+    struct tm_azure *azure = NULL;
+    struct tm_text url;
+    struct tm_error e = {.text = ""};
+    char place[TM_ADDRESS_MAX + 40];
+    start(&server, script, TM_COUNT(script));
+    forget();
+    (void)snprintf(place, sizeof place, "AccountName=tide;BlobEndpoint=http://%s", server.address);
+    (void)setenv(names[0], place, 1);
+    (void)snprintf(place, sizeof place, "http://%s", server.address);
+    (void)setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", place, 1);
+    assert_int_equal(tm_azure_create(tm_env_real(), &azure, NULL), 0);
+    tm_text_init(&url, 4096);
+    assert_int_equal(tm_azure_url(azure, "GET", "/c/b", 60, &url, &e), -(int)TM_EBUSY); /* nobody waits for the key */
+    assert_int_equal(url.length, 0);
+    tm_text_deinit(&url);
+    assert_row(tm_azure_await_key(azure, &e) == 0, "%s", e.text);
+    for (int i = 0; i < 2; i++) {
+        tm_text_init(&url, 4096);
+        assert_row(tm_azure_url(azure, "GET", "/c/b", 200 * 365 * 86400LL, &url, &e) == 0, "%s", e.text);
+        assert_non_null(strstr(tm_text_string(&url),
+                               "/c/"
+                               "b?sv=2021-12-02&sr=b&sp=r&se=2030-01-07T00%3A00%3A00Z&skoid=an-oid&sktid=a-"
+                               "tid&skt=2030-01-01T00%3A00%3A00Z&ske=2030-01-07T00%3A00%3A00Z&sks=b&skv=2021-"
+                               "12-02&sig=jUk4WwMk5ANdgEznzdaRjsMuuahQTeck93a6SJ5cNUM%3D"));
+        tm_text_deinit(&url);
+    }
+    tm_azure_destroy(azure);
+    stop(&server);
+    forget();
+    assert_int_equal((int)server.served, 2);
+    assert_non_null(strstr(server.seen[1], "POST /?restype=service&comp=userdelegationkey HTTP"));
+    assert_non_null(strstr(server.seen[1], "authorization: Bearer first"));
+    assert_non_null(strstr(server.seen[1], "<KeyInfo><Start>20"));
+}
+
+static void test_read_delegation(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {"", "<UserDelegationKey/>", "<a><Value>a2V5a2V5</Value></a>", "{}"};
+    struct tm_azure_delegated key;
+    struct tm_error e;
+    assert_int_equal(tm_azure_delegation__read(DELEGATED, strlen(DELEGATED), &key, &e), 0);
+    assert_int_equal((int)key.key_length, 6);
+    assert_memory_equal(key.key, "keykey", 6);
+    for (size_t i = 0; i < TM_COUNT(rows); i++)
+        assert_row(tm_azure_delegation__read(rows[i], strlen(rows[i]), &key, &e) == -(int)TM_EINPUT, "row %zu", i);
+    TM_FAIL_EACH_ALLOC(rc = tm_azure_delegation__read(DELEGATED, strlen(DELEGATED), &key, &e));
+}
+
+TM_TEST_MAIN(TM_TEST(test_delegation), TM_TEST(test_read_delegation), TM_TEST(test_settings), TM_TEST(test_read_token),
+             TM_TEST(test_to_sign), TM_TEST(test_tokens), TM_TEST(test_short_tokens))

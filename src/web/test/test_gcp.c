@@ -15,6 +15,7 @@ static const char *const names[] = {"GOOGLE_APPLICATION_CREDENTIALS",
                                     "GCE_METADATA_HOST",
                                     "STORAGE_EMULATOR_HOST",
                                     "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE",
+                                    "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAMCREDENTIALS",
                                     "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"};
 
 static void forget(void)
@@ -250,6 +251,138 @@ static void test_short_tokens(void **state)
         assert_non_null(strstr(server.seen[i], "authorization: Bearer short"));
 }
 
+/* ---- URLs that Google signs ---- */
+
+#define SIGNED BODY("200", "{\"keyId\": \"1\", \"signedBlob\": \"AQIDBAUGBwg=\"}")
+
+/* One question of the thread's to signBlob, which this test answers when it likes. */
+static int hear(int listener, char *seen, size_t room)
+{
+    struct tm_env *env = tm_env_real();
+    struct server s = {.env = env};
+    bool ready = false;
+    int handle = -1;
+    int rc = 0;
+    while ((rc = env->net_accept(env, listener, &handle, NULL)) == -(int)TM_EBUSY)
+        assert_int_equal(env->net_wait(env, &listener, 1, 20000, &ready, NULL), 0);
+    assert_int_equal(rc, 0);
+    read_request(&s, handle, seen, room);
+    return handle;
+}
+
+static void say(int handle, const char *answer)
+{
+    struct tm_env *env = tm_env_real();
+    size_t sent = 0;
+    assert_int_equal(env->net_send(env, handle, answer, strlen(answer), &sent, NULL), 0);
+    assert_int_equal(sent, strlen(answer));
+    env->net_close(env, handle);
+}
+
+static int url_of(struct tm_gcp *gcp, const char *name, char out[2000], struct tm_error *e)
+{
+    const struct tm_gcp_object object = {"GET", "tide", name};
+    struct tm_text url;
+    tm_text_init(&url, 8192);
+    int rc = tm_gcp_url(gcp, &object, NULL, 600, &url, e);
+    (void)snprintf(out, 2000, "%s", tm_text_string(&url));
+    tm_text_deinit(&url);
+    return rc;
+}
+
+static int await_url(struct tm_gcp *gcp, const char *name, char out[2000], struct tm_error *e)
+{
+    int rc = 0;
+    while ((rc = url_of(gcp, name, out, e)) == -(int)TM_EBUSY)
+        tm_env_real()->sleep_ms(tm_env_real(), 1);
+    return rc;
+}
+
+static struct tm_gcp *open_machine(struct server *server, const char *iam)
+{
+    struct tm_gcp *gcp = NULL;
+    char text[600];
+    forget();
+    (void)setenv("CLOUDSDK_CONFIG", "/nowhere", 1);
+    (void)setenv("GOOGLE_CLOUD_PROJECT", "p", 1);
+    (void)setenv("GCE_METADATA_HOST", server->address, 1);
+    (void)snprintf(text, sizeof text, "http://%s", iam);
+    (void)setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_IAMCREDENTIALS", text, 1);
+    assert_int_equal(tm_gcp_create(tm_env_real(), &gcp, NULL), 0);
+    return gcp;
+}
+
+static const char *const machine_script[] = {BODY("200", "me@p.iam\n"),
+                                             BODY("200", "{\"access_token\": \"first\", \"expires_in\": 3600}")};
+
+/* Nobody waits for a signature: who looks is told that it is under way, whatever else is wanted meanwhile, until it is
+ * there. Then it is the same for all who want that. */
+static void test_signed_beside(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    struct server server;
+    struct tm_error e = {.text = ""};
+    char address[TM_ADDRESS_MAX], seen[4096], first[2000], second[2000], again[2000];
+    int listener = -1;
+    start(&server, machine_script, TM_COUNT(machine_script));
+    assert_int_equal(env->net_listen(env, "127.0.0.1:0", &listener, address, NULL), 0);
+    struct tm_gcp *gcp = open_machine(&server, address);
+    assert_int_equal(url_of(gcp, "a", first, &e), -(int)TM_EBUSY);
+    int handle = hear(listener, seen, sizeof seen); /* from now on it waits for us */
+    assert_non_null(strstr(seen, "POST /v1/projects/-/serviceAccounts/me@p.iam:signBlob HTTP"));
+    assert_non_null(strstr(seen, "authorization: Bearer first"));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(url_of(gcp, "a", first, &e), -(int)TM_EBUSY);
+        assert_int_equal(url_of(gcp, "b", second, &e), -(int)TM_EBUSY);
+    }
+    say(handle, SIGNED);
+    assert_row(await_url(gcp, "a", first, &e) == 0, "%s", e.text);
+    assert_non_null(strstr(first, "https://storage.googleapis.com/tide/a?X-Goog-Algorithm=GOOG4-RSA-SHA256"));
+    assert_non_null(strstr(first, "&X-Goog-Credential=me%40p.iam%2F20"));
+    assert_non_null(strstr(first, "&X-Goog-Signature=0102030405060708"));
+    handle = hear(listener, seen, sizeof seen); /* each was asked for once */
+    assert_int_equal(url_of(gcp, "a", again, &e), 0);
+    assert_string_equal(again, first);
+    say(handle, SIGNED);
+    assert_row(await_url(gcp, "b", second, &e) == 0, "%s", e.text);
+    assert_non_null(strstr(second, "/tide/b?"));
+    assert_int_equal(url_of(gcp, "a", again, &e), 0);
+    assert_string_equal(again, first);
+    assert_int_equal(env->net_accept(env, listener, &handle, NULL), -(int)TM_EBUSY); /* and no more */
+    tm_gcp_destroy(gcp);
+    stop(&server);
+    env->net_close(env, listener);
+    forget();
+    assert_int_equal((int)server.served, 2); /* who this VM is does not change */
+}
+
+/* A refusal is told to who looks, and what is asked for is given up when all ends. */
+static void test_not_signed(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    struct server server;
+    struct tm_error e = {.text = ""};
+    char address[TM_ADDRESS_MAX], seen[4096], url[2000];
+    int listener = -1;
+    start(&server, machine_script, TM_COUNT(machine_script));
+    assert_int_equal(env->net_listen(env, "127.0.0.1:0", &listener, address, NULL), 0);
+    struct tm_gcp *gcp = open_machine(&server, address);
+    assert_int_equal(url_of(gcp, "a", url, &e), -(int)TM_EBUSY);
+    say(hear(listener, seen, sizeof seen), BODY("403", "{\"error\": {\"message\": \"not you\"}}"));
+    assert_int_equal(await_url(gcp, "a", url, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "Google does not sign in the name of me@p.iam: 403 not you");
+    assert_string_equal(url, "");
+    assert_int_equal(url_of(gcp, "b", url, &e), -(int)TM_EBUSY);
+    int handle = hear(listener, seen, sizeof seen);
+    tm_gcp_destroy(gcp); /* there is no answer, and none is waited for */
+    env->net_close(env, handle);
+    stop(&server);
+    env->net_close(env, listener);
+    forget();
+}
+
 static void test_settings(void **state)
 {
     (void)state;
@@ -300,4 +433,5 @@ static void test_no_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_files), TM_TEST(test_configuration), TM_TEST(test_active_configuration), TM_TEST(test_tokens),
-             TM_TEST(test_requests), TM_TEST(test_short_tokens), TM_TEST(test_settings), TM_TEST(test_no_memory))
+             TM_TEST(test_requests), TM_TEST(test_short_tokens), TM_TEST(test_signed_beside), TM_TEST(test_not_signed),
+             TM_TEST(test_settings), TM_TEST(test_no_memory))

@@ -140,6 +140,33 @@ static void test_objects(void **state)
     tm_tape__end();
 }
 
+/* A list that is asked for more often than it was recorded does not run ahead of what ended its instances. */
+static void test_ended(void **state)
+{
+    (void)state;
+    static const char tape[] =
+        "{\"asked\": \"POST r/ec2 / DescribeInstances\\nA\", \"status\": 200, \"answer\": \"pending\"}\n"
+        "{\"asked\": \"POST r/ec2 / DescribeInstances\\nA\", \"status\": 200, \"answer\": \"running\"}\n"
+        "{\"asked\": \"POST r/ec2 / TerminateInstances\\nA\", \"status\": 200, \"answer\": \"ends\"}\n"
+        "{\"asked\": \"POST r/ec2 / DescribeInstances\\nA\", \"status\": 200, \"answer\": \"ended\"}\n";
+    static const struct {
+        const char *asked, *answer;
+    } rows[] = {{"POST r/ec2 / DescribeInstances\nA", "pending"}, {"POST r/ec2 / DescribeInstances\nA", "running"},
+                {"POST r/ec2 / DescribeInstances\nA", "running"}, {"POST r/ec2 / DescribeInstances\nB", "running"},
+                {"POST r/ec2 / TerminateInstances\nB", "ends"},   {"POST r/ec2 / DescribeInstances\nA", "ended"},
+                {"POST r/ec2 / DescribeInstances\nA", "ended"}};
+    struct tm_error e = {.text = ""};
+    struct tm_web_answer answer = answer_of(0, "");
+    assert_row(tm_tape__read("tape", tape, sizeof tape - 1, &e) == 0, "%s", e.text);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        assert_row(tm_tape__play(rows[i].asked, &nothing, &answer, &e) == 0, "row %zu: %s", i, e.text);
+        assert_row(strcmp(tm_text_string(&answer.body), rows[i].answer) == 0, "row %zu: %s", i,
+                   tm_text_string(&answer.body));
+    }
+    tm_web_answer_deinit(&answer);
+    tm_tape__end();
+}
+
 static void test_wrong(void **state)
 {
     (void)state;
@@ -163,5 +190,5 @@ static void test_no_memory(void **state)
     });
 }
 
-TM_TEST_MAIN(TM_TEST(test_described), TM_TEST(test_recorded), TM_TEST(test_objects), TM_TEST(test_wrong),
-             TM_TEST(test_no_memory))
+TM_TEST_MAIN(TM_TEST(test_described), TM_TEST(test_recorded), TM_TEST(test_objects), TM_TEST(test_ended),
+             TM_TEST(test_wrong), TM_TEST(test_no_memory))

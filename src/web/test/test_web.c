@@ -63,6 +63,73 @@ static void test_tries(void **state)
     tm_web_destroy(web);
 }
 
+/* Credentials that take longer than the service may. The clock moves while they are waited for. */
+static int64_t moved_ns;
+static int64_t moved_by_ns;
+
+static void moved_sleep_ms(struct tm_env *env, int64_t ms)
+{
+    (void)env;
+    (void)ms;
+    moved_ns += moved_by_ns;
+}
+
+static int64_t moved_monotonic_ns(struct tm_env *env)
+{
+    (void)env;
+    return tm_env_real()->monotonic_ns(tm_env_real()) + moved_ns;
+}
+
+struct held {
+    struct server *server;
+    int looks; /* in vain */
+};
+
+static int prepare_held(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e)
+{
+    struct held *held = context;
+    if (held->looks-- <= 0) return prepare(held->server->address, url, headers, e);
+    return tm_error_set(e, TM_EBUSY, "on their way");
+}
+
+static void test_held(void **state)
+{
+    (void)state;
+    static const char *const script[] = {OK("hello")};
+    static const struct {
+        int looks;
+        int64_t each_s; /* what one takes */
+        int rc;
+    } rows[] = {{0, 0, 0}, {1, 60, 0}, {3, 30, 0}, {1000, 30, -(int)TM_ETIMEOUT}}; /* with a limit of their own */
+    struct tm_env env = *tm_env_real();
+    struct tm_web *web = NULL;
+    env.monotonic_ns = moved_monotonic_ns;
+    env.sleep_ms = moved_sleep_ms;
+    assert_int_equal(tm_web_create(&env, &web, NULL), 0);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct server s;
+        struct tm_web_answer answer = {.status = 0};
+        struct tm_error e = {.text = ""};
+        start(&s, script, 1);
+        struct held held = {&s, rows[i].looks};
+        moved_by_ns = rows[i].each_s * 1000000000;
+        struct tm_web_request request = request_to(&s);
+        request.prepare = prepare_held;
+        request.context = &held;
+        request.tries_max = 1;
+        int rc = tm_web_ask(web, &request, &answer, &e);
+        assert_row(rc == rows[i].rc, "row %zu: %d %s", i, rc, e.text);
+        if (rc == 0)
+            assert_row(answer.status == 200 && answer.tries == 1, "row %zu: %d, %d tries", i, answer.status,
+                       answer.tries);
+        else
+            assert_error_has(e, "no credentials in time");
+        if (rc == 0) tm_web_answer_deinit(&answer);
+        stop(&s);
+    }
+    tm_web_destroy(web);
+}
+
 static void test_body_and_into(void **state)
 {
     (void)state;
@@ -207,5 +274,5 @@ static void test_memory(void **state)
     stop(&s);
 }
 
-TM_TEST_MAIN(TM_TEST(test_tries), TM_TEST(test_body_and_into), TM_TEST(test_silence), TM_TEST(test_loop),
-             TM_TEST(test_pauses), TM_TEST(test_memory))
+TM_TEST_MAIN(TM_TEST(test_tries), TM_TEST(test_held), TM_TEST(test_body_and_into), TM_TEST(test_silence),
+             TM_TEST(test_loop), TM_TEST(test_pauses), TM_TEST(test_memory))
