@@ -16,6 +16,9 @@ const shown = new Set();
 function redrawAll() { for (const one of shown) one(); }
 new MutationObserver(redrawAll).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
+export const isDark = () => (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+// Calls it whenever the theme changes, until what it returns is called.
+export function onTheme(call) { shown.add(call); return () => shown.delete(call); }
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 const faint = (name, alpha) => colour(name) + Math.round(alpha * 255).toString(16).padStart(2, "0");
 
@@ -51,7 +54,7 @@ function holder({ height, words, make, reading, after, empty }) {
     else if (el.clientWidth > 0 && u.width !== el.clientWidth) u.setSize({ width: el.clientWidth, height });
   });
   observer.observe(el);
-  shown.add(again);
+  const forget = onTheme(again);
   plot.addEventListener("keydown", (e) => {
     const n = u?.data[0].length ?? 0, pace = Math.max(1, Math.round(n / 60)), at = u?.cursor.idx ?? u?.data[1].findLastIndex((v) => v !== null);
     const to = { ArrowLeft: at - pace, ArrowRight: at + pace, Home: 0, End: n - 1 }[e.key];
@@ -63,7 +66,7 @@ function holder({ height, words, make, reading, after, empty }) {
   });
   plot.addEventListener("blur", () => { u?.setCursor({ left: -10, top: -10 }); put(said, ""); });
   el.update = (next) => { data = next; draw(); };
-  el.stop = () => { observer.disconnect(); shown.delete(again); end(); };
+  el.stop = () => { observer.disconnect(); forget(); end(); };
   return el;
 }
 
@@ -187,13 +190,14 @@ function drawPauses(u, list) {
 // data: {end, pools: [{pool, usd, points: [[time_s, want, here, usd]]}]}
 const POOLS_SHOWN = 12;
 export function poolCharts(together) {
-  const el = h("div.pools", {}), rows = new Map();
+  const el = h("div.pools", {}), about = h("p.soft.small", {}), rows = new Map();
   el.update = async (data, breath) => {
     const list = [...data.pools].sort((a, b) => b.usd - a.usd).slice(0, POOLS_SHOWN);
     const most = highest([1, ...list.flatMap((p) => p.points.map((v) => Math.max(v[1], v[2])))]), dearest = highest([1e-9, ...list.map((p) => p.usd)]);
     for (const [name, row] of rows) if (!list.some((p) => p.pool === name)) { row.chart.stop(); rows.delete(name); }
     for (const p of list) if (!rows.has(p.pool)) rows.set(p.pool, make(p.pool));
     const wanted = list.map((p) => rows.get(p.pool).el);
+    if (data.pools.length > list.length) { put(about, `The ${list.length} pools that cost most so far, of ${data.pools.length}.`); wanted.unshift(about); }
     if (list.length === 0) fill(el, h("p.soft", {}, "nothing was asked for yet"));
     else if (wanted.length !== el.children.length || wanted.some((row, i) => row !== el.children[i])) fill(el, wanted);
     for (const p of list) {

@@ -69,7 +69,11 @@ export function jobView(main, name, app, say) {
       },
       status: onStatus,
       away: () => say("The coordinator does not answer; training continues without it for a while."),
-      again: () => { events.clear(); copies.clear(); readHistory(); }, // another run in the same place
+      again: async () => { // another run in the same place
+        events.clear(); copies.clear();
+        state.prediction = await get(jobPath(name, "prediction")).catch(() => ({}));
+        if (!state.gone) readHistory();
+      },
       open: () => say(""),
       lost: (why) => say(why || "The dashboard does not answer. It is asked again every second; runs go on without it."),
       denied: () => app.denied(),

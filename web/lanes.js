@@ -1,6 +1,6 @@
 // When each instance was there: a bar for each, in SVG. uPlot draws values over time; these are spans with names.
 import { h, fill } from "./dom.js";
-import { shortSpan, span, timeTicks } from "./format.js";
+import { count, shortSpan, span, timeTicks } from "./format.js";
 
 const LEFT = 54, RIGHT = 24, TOP = 4, BOTTOM = 22, LANE = 14, SHOWN = 40;
 
@@ -12,7 +12,7 @@ export function lanes() {
     if (data === null || !el.isConnected || el.clientWidth === 0) return;
     const list = data.instances.slice(-SHOWN);
     if (list.length === 0) { fill(el, h("p.soft", {}, "none yet")); return; }
-    fill(el, picture(list, data, el.clientWidth));
+    fill(el, picture(list, data, el.clientWidth), list.length < data.instances.length ? h("p.soft.small", {}, `the newest ${list.length}; those before instance ${count(list[0].id)} are not drawn`) : null);
   };
   const observer = new ResizeObserver(draw);
   observer.observe(el);
@@ -25,8 +25,8 @@ function picture(list, { end, instances }, width) {
   const height = TOP + BOTTOM + list.length * LANE;
   const since = instances.length > SHOWN ? list.reduce((least, one) => Math.min(least, one.from_s), end) : 0, until = Math.max(end, since + 1e-9);
   const x = (t) => LEFT + ((t - since) / (until - since)) * (width - LEFT - RIGHT);
-  const lost = instances.filter((one) => one.state === "lost" || one.state === "preempted").length;
-  const svg = h("svg.chart", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `When instances were there: ${instances.length > SHOWN ? `the last ${SHOWN} of ${instances.length}` : instances.length}, ${lost} of them lost` });
+  const lost = list.filter((one) => one.state === "lost" || one.state === "preempted").length;
+  const svg = h("svg.chart", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `When instances were there: ${instances.length > SHOWN ? `the newest ${SHOWN}` : instances.length}, ${lost} of them lost` });
   svg.style.height = height + "px";
   for (const t of timeTicks(since, until, Math.max(2, Math.floor(width / 110)))) svg.append(h("line.gridline", { x1: x(t), x2: x(t), y1: TOP, y2: height - BOTTOM }), h("text", { x: x(t), y: height - 6, "text-anchor": "middle" }, shortSpan(t)));
   svg.append(h("line.axis", { x1: LEFT, x2: width - RIGHT, y1: height - BOTTOM, y2: height - BOTTOM }));

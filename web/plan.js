@@ -1,7 +1,7 @@
 // What to rent, and what would happen: the answers of tidemill plan and tidemill simulate, drawn.
 import { h, fill, put, wide } from "./dom.js";
 import { post, page } from "./api.js";
-import { scatter } from "./chart.js";
+import { isDark, onTheme, scatter } from "./chart.js";
 import * as f from "./format.js";
 
 // key, label, at first, what it may be (a list: a choice), how it is written in the job file
@@ -35,23 +35,29 @@ export function planView(main, app) {
   write();
   const error = h("p.error", { role: "alert" }), busy = h("span.soft", { role: "status" });
   const result = h("div.stack", {}), simulated = h("div.stack", {});
+  let endPlan = () => {}, endReport = () => {}, gone = false; // of what is drawn
   const plan = h("button.main", { type: "button", disabled: !app.steers }, "Plan");
   const simulate = h("button", { type: "button", disabled: !app.steers }, "Simulate");
   const run = async (what, work) => {
     plan.disabled = simulate.disabled = true; put(error, ""); put(busy, what);
-    try { await work(); } catch (e) { put(error, e.message.replace(/^tidemill: error: \S*\.yaml:?/gm, "")); }
+    try { await work(); } catch (e) { put(error, e.message.replace(/^tidemill: error: (job file: )?/gm, "")); }
     plan.disabled = simulate.disabled = !app.steers; put(busy, "");
   };
   plan.onclick = () => run("Weighing fleets…", async () => {
     const [chosen, curve] = await Promise.all([post("/v1/plan", yaml.value, "application/yaml"), post("/v1/plan?pareto=1", yaml.value, "application/yaml")]);
-    drawPlan(result, chosen, curve, kept);
+    if (gone) return;
+    endPlan();
+    endPlan = drawPlan(result, chosen, curve);
   });
   simulate.onclick = () => run("Simulating…", async () => {
     const [answer, report] = await Promise.all([post("/v1/simulate", yaml.value, "application/yaml"), page("/v1/report", yaml.value)]);
-    drawSimulation(simulated, answer, report);
+    if (gone) return;
+    endReport();
+    endReport = drawSimulation(simulated, answer, report);
   });
   fill(main, h("div.row", {}, h("h1", {}, "Plan"), h("span.soft", {}, "what to rent for a job, and what would happen")),
     h("div.stack", {}, h("span"), h("section.card", { "aria-label": "The job" }, form, h("p", {}, h("details", { open: kept.own }, h("summary", {}, "Job file"), h("p.soft.small", {}, "Any key of tidemill-job(5) may be added here: pools, quotas, a trace to simulate on."), yaml)), h("div.row", {}, plan, simulate, busy, app.steers ? null : h("span.soft.small", {}, "This link may only watch.")), error)), result, simulated);
+  return () => { gone = true; endPlan(); endReport(); };
 }
 
 const place = (a) => [a.cloud, a.region, a.zone].filter(Boolean).join(" · ");
@@ -66,7 +72,19 @@ export function frontier(all) {
   for (const p of sorted) { p.curve = p.a.cost_usd.mean < least; least = Math.min(least, p.a.cost_usd.mean); }
 }
 
-function drawPlan(into, answer, curve, now) {
+// The probability that it takes at most so much, with what is known of its spread: between p10 and p90 lie four cases of five, as
+// of a normal curve over the logarithm.
+export function chance(estimate, limit) {
+  const { p10, p90 } = estimate, spread = Math.log(p90 / p10) / 2.5631;
+  if (!(p10 > 0) || !Number.isFinite(p90)) return null;
+  if (!(spread > 0)) return limit >= p90 ? 1 : 0;
+  const z = (Math.log(limit / p10) / spread) - 1.28155, t = 1 / (1 + 0.3275911 * Math.abs(z) / Math.SQRT2);
+  const tail = 0.5 * t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) * Math.exp(-z * z / 2);
+  return z < 0 ? tail : 1 - tail;
+}
+
+// Returns what ends it, as drawSimulation does.
+function drawPlan(into, answer, curve) {
   const best = answer.answers.find((a) => a.chosen) ?? answer.answers[0];
   const points = new Map();
   for (const a of [...answer.answers, ...curve.answers]) points.set(id(a), { a, curve: false });
@@ -90,12 +108,16 @@ function drawPlan(into, answer, curve, now) {
     const chosen = any ? all.find((p) => id(p.a) === id(best)) : cheapest;
     put(why, chosen ? `${any ? "Chosen" : "The cheapest that fits in 9 of 10 cases"}: ${fleet(chosen.a)} in ${place(chosen.a)}: ${f.usd(chosen.a.cost_usd.mean)} in ${f.span(chosen.a.time_s.mean)}${any ? reasons(answer) : ""}.` : "None of these fits: plan again with that deadline or budget to search further.");
     chart.update({ points: all.map((p) => ({ x: p.a.time_s.mean, y: p.a.cost_usd.mean, curve: p.curve, name: `${fleet(p.a)}, ${place(p.a)}: ${f.usd(p.a.cost_usd.mean)} in ${f.span(p.a.time_s.mean)}`, kind: p === chosen ? "best" : fits(p) ? "" : "out" })), deadline: time.read() === Infinity ? 0 : time.read(), budget: money.read() === Infinity ? 0 : money.read() });
-    fill(body, all.map((p) => h("tr", { class: p === chosen ? "chosen" : fits(p) ? "" : "out" }, h("td", {}, fleet(p.a), h("div.soft.small", {}, place(p.a))), h("td.num", {}, f.span(p.a.time_s.mean), h("div.soft.small", {}, `${f.span(p.a.time_s.p10)} – ${f.span(p.a.time_s.p90)}`)), h("td.num", {}, f.usd(p.a.cost_usd.mean), h("div.soft.small", {}, `${f.usd(p.a.cost_usd.p10)} – ${f.usd(p.a.cost_usd.p90)}`)), h("td.num", {}, f.hourly(p.a.price_usd_h)), h("td.num", {}, f.short(p.a.samples_per_s)), h("td.num", {}, f.percent(p.a.p_deadline)))));
+    fill(body, all.map((p) => h("tr", { class: p === chosen ? "chosen" : fits(p) ? "" : "out" }, h("td", {}, fleet(p.a), h("div.soft.small", {}, place(p.a))), h("td.num", {}, f.span(p.a.time_s.mean), h("div.soft.small", {}, `${f.span(p.a.time_s.p10)} – ${f.span(p.a.time_s.p90)}`)), h("td.num", {}, f.usd(p.a.cost_usd.mean), h("div.soft.small", {}, `${f.usd(p.a.cost_usd.p10)} – ${f.usd(p.a.cost_usd.p90)}`)), h("td.num", {}, f.hourly(p.a.price_usd_h)), h("td.num", {}, f.short(p.a.samples_per_s)), h("td.num", {}, time.read() === Infinity ? f.percent(p.a.p_deadline) : likely(chance(p.a.time_s, time.read()))))));
   };
   fill(into, h("section.card", { "aria-label": "Cost against time" }, h("h2", {}, "Cost against time"), chart, why, h("div.form", {}, time.el, money.el)),
     h("section.card", { "aria-label": "Fleets" }, h("h2", {}, "Fleets"), wide("Fleets, in numbers", h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Fleet"), ["Time (p10–p90)", "Cost (p10–p90)", "Price", "Samples/s", "P(deadline)"].map((t) => h("th.num", { scope: "col" }, t)))), body)), h("p.soft.small", {}, `${f.count(answer.fleets_weighed)} fleets weighed; judged by ${answer.judge}.`)));
   time.show(); money.show();
+  return chart.stop;
 }
+
+// An estimate is never written as certain.
+const likely = (p) => (p === null ? "–" : p > 0.99 ? "over 99%" : p < 0.01 ? "under 1%" : "about " + f.percent(p));
 
 function reasons(answer) {
   const value = answer.objective === "fastest" ? f.span : f.usd;
@@ -110,7 +132,11 @@ function drawSimulation(into, answer, report) {
     : [];
   const runs = (answer.runs ?? []).map((r) => h("tr", {}, h("td", {}, r.policy, h("div.soft.small", {}, `on ${r.trace}`)), h("td.num", {}, f.span(r.finished_at_s)), h("td.num", {}, f.usd(r.bill_usd)), h("td.num", {}, f.short(r.samples_per_s)), h("td.num", {}, f.span(Object.values(r.stall_s ?? {}).reduce((a, b) => a + b, 0))), h("td.num", {}, f.percent(r.fraction_of_ideal))));
   const table = (label, head, body) => wide(label, h("table", {}, h("thead", {}, h("tr", {}, head.map((t, i) => h("th", { class: i ? "num" : "", scope: "col" }, t)))), h("tbody", {}, body)));
-  fill(into, h("section.card", { "aria-label": "Simulation" }, h("h2", {}, "Simulated"), runs.length ? table("What was simulated, in numbers", ["Policy", "Time", "Cost", "Samples/s", "Stood still", "Of ideal"], runs) : null, rows.length ? [h("h2", {}, "Expected"), table("What is expected, in numbers", ["Policy", "Time (p10–p90)", "Cost (p10–p90)", "P(deadline)"], rows)] : null), h("section.card", { "aria-labelledby": "report-title" }, h("h2", { id: "report-title" }, "Report"), inline(report)));
+  const shown = inline(report);
+  fill(into, h("section.card", { "aria-label": "Simulation" }, h("h2", {}, "Simulated"), runs.length ? table("What was simulated, in numbers", ["Policy", "Time", "Cost", "Samples/s", "Stood still", "Of ideal"], runs) : null, rows.length ? [h("h2", {}, "Expected"), table("What is expected, in numbers", ["Policy", "Time (p10–p90)", "Cost (p10–p90)", "P(deadline)"], rows)] : null), h("section.card", { "aria-labelledby": "report-title" }, h("h2", { id: "report-title" }, "Report"), shown));
+  const dress = () => shown.classList.toggle("dark", isDark());
+  dress();
+  return onTheme(dress);
 }
 
 // Its headings stand below the one of its card.
@@ -128,8 +154,7 @@ function inline(html) {
   const sheets = []; // neither they nor styles of elements may be read as such: the page's policy forbids what stands in a text
   const text = html.replace(/<style>([^]*?)<\/style>/g, (_, css) => { sheets.push(css); return ""; }).replace(/ style=/g, " data-style=");
   const made = new DOMParser().parseFromString(text, "text/html");
-  const dark = (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  const host = h("div.report", { class: dark ? "dark" : "", tabindex: "0", role: "region", "aria-label": "Report of the simulation" }), room = host.attachShadow({ mode: "open" });
+  const host = h("div.report", { tabindex: "0", role: "region", "aria-label": "Report of the simulation" }), room = host.attachShadow({ mode: "open" });
   const css = sheets.join("\n").replace(/@media screen and \(prefers-color-scheme:dark\)\{:root(\{[^}]*\})\}/g, ":host(.dark)$1").replaceAll(":root", ":host").replace(/\bbody\{/g, ".page{").replace(/\bh([1-4])(?=[{,])/g, (_, n) => `h${Math.min(5, Number(n) + 2)}`);
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(css + ".page{padding:0;max-width:none}");

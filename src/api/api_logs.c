@@ -3,6 +3,8 @@
 #include "base/alloc.h"
 #include "run/state_folder.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +90,35 @@ static void write_instance(const struct tm_api_source *source, uint64_t instance
     tm_jsonout_end(json);
 }
 
+bool tm_api__are_logs_here(const struct tm_api_source *source, const struct tm_api_asked *asked)
+{
+    char path[TM_STATE_PATH_MAX];
+    int64_t instance = tm_api__param(asked, "instance");
+    if (instance == 0 || source->dir == NULL) return instance == 0;
+    tm_state_output_path(source->dir, (uint64_t)instance, path);
+    return source->env->file_exists(source->env, path);
+}
+
+/* One that has written nothing yet is no mistake, if the status names its instance; nor is what nobody can say. */
+static bool is_known(const struct tm_api_source *source, uint64_t worker)
+{
+    const struct tm_run_status *status = source->tap->status(source->tap);
+    bool known = status == NULL;
+    for (size_t i = 0; !known && i < status->instance_count; i++)
+        known = status->instances[i].id == tm_instance_of_worker(worker, status->job.workers);
+    return known;
+}
+
+static void refuse_unknown(uint64_t worker, struct tm_api_content *out)
+{
+    char words[160];
+    (void)snprintf(words, sizeof words,
+                   "there is no instance %" PRIu64
+                   " in this run, and no log of it; leave out instance= for the logs of all",
+                   worker);
+    tm_api__content_refuse(out, 404, words);
+}
+
 void tm_api__write_logs(const struct tm_api_source *source, const struct tm_api_asked *asked,
                         struct tm_api_content *out)
 {
@@ -99,6 +130,8 @@ void tm_api__write_logs(const struct tm_api_source *source, const struct tm_api_
     char *buffer = tm_calloc(1, TAIL_BYTES + 1);
     if (all == NULL || buffer == NULL) {
         tm_api__content_refuse(out, 503, "out of memory; try again");
+    } else if (!tm_api__are_logs_here(source, asked) && !is_known(source, (uint64_t)instance)) {
+        refuse_unknown((uint64_t)instance, out);
     } else {
         if (instance > 0) all->instances[all->count++] = (uint64_t)instance;
         if (instance == 0 && source->dir != NULL) {

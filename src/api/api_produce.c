@@ -8,6 +8,7 @@
 #include "run/state_folder.h"
 
 #include <string.h>
+#include <strings.h>
 
 enum { EVENTS_BYTES = 1 << 20, EVENTS_AT_ONCE = 2000, SOON_MS = 1 };
 
@@ -355,6 +356,7 @@ struct tm_slice tm_api__bearer(const struct tm_http_head *head)
     static const char scheme[] = "Bearer ";
     size_t skip = sizeof scheme - 1;
     struct tm_slice given = tm_http_header(head, "authorization");
-    if (given.at == NULL || given.length <= skip || memcmp(given.at, scheme, skip) != 0) return (struct tm_slice){0};
+    if (given.at == NULL || given.length <= skip || strncasecmp(given.at, scheme, skip) != 0)
+        return (struct tm_slice){0};
     return (struct tm_slice){.at = given.at + skip, .length = given.length - skip};
 }

@@ -1,5 +1,6 @@
 #include "api/api_routes.h"
 
+#include "api/api_schema.h"
 #include "base/number.h"
 
 #include <assert.h>
@@ -61,55 +62,55 @@ static const struct tm_api_param plan_params[] = {
 
 const struct tm_api_route tm_api__routes[] = {
     {"GET", "/v1/status", TM_API_STATUS, OF_RUNS, TM_API_WATCH, "The run as it stands: as tidemill status --json.",
-     NULL, NULL, 200, JSON, "job state steps layout instances bill_usd events", false},
+     NULL, NULL, 200, JSON, "Status", false},
     {"GET", "/v1/events", TM_API_EVENTS, OF_RUNS, TM_API_WATCH,
      "What happened, oldest first: JSON lines, or server-sent events that go on (Accept: text/event-stream).",
-     event_params, NULL, 200, "application/x-ndjson", NULL, true},
+     event_params, NULL, 200, "application/x-ndjson", "Event", true},
     {"GET", "/v1/history", TM_API_HISTORY, OF_RUNS, TM_API_WATCH,
      "The run over time, in seconds of real time: progress, fleet, pools, layouts, cost, copies, pauses, instances.",
-     history_params, NULL, 200, JSON,
-     "job wall_s sequence progress fleet pools layouts bill copies pauses instances forecasts", false},
+     history_params, NULL, 200, JSON, "History", false},
     {"GET", "/v1/logs", TM_API_LOGS, OF_RUNS, TM_API_WATCH, "What workers printed: as tidemill logs --json.",
-     log_params, NULL, 200, JSON, "instances", false},
+     log_params, NULL, 200, JSON, "Logs", false},
     {"GET", "/v1/prediction", TM_API_PREDICTION, OF_RUNS, TM_API_WATCH,
-     "What was expected before it started; an empty object where nothing was.", NULL, NULL, 200, JSON, "", false},
+     "What was expected before it started; an empty object where nothing was.", NULL, NULL, 200, JSON, "Prediction",
+     false},
     {"POST", "/v1/stop", TM_API_STOP, OF_RUNS, TM_API_STEER, "Stop with a copy of the last step.", stop_params, NULL,
-     202, JSON, "state", false},
+     202, JSON, "State", false},
     {"POST", "/v1/deadline", TM_API_DEADLINE, OF_RUNS, TM_API_STEER, "Another deadline: as tidemill set --deadline.",
-     deadline_params, NULL, 202, JSON, "ordered", false},
+     deadline_params, NULL, 202, JSON, "Ordered", false},
     {"POST", "/v1/budget", TM_API_BUDGET, OF_RUNS, TM_API_STEER, "Another budget: as tidemill set --budget.",
-     budget_params, NULL, 202, JSON, "ordered", false},
+     budget_params, NULL, 202, JSON, "Ordered", false},
     {"POST", "/v1/drain", TM_API_DRAIN, OF_RUNS, TM_API_STEER,
      "An instance is to go: its seat moves, another is rented in its place, then it is released.", drain_params, NULL,
-     202, JSON, "ordered", false},
-    {"POST", "/v1/copy", TM_API_COPY, OF_RUNS, TM_API_STEER, "Make a copy set now.", NULL, NULL, 202, JSON, "ordered",
+     202, JSON, "Ordered", false},
+    {"POST", "/v1/copy", TM_API_COPY, OF_RUNS, TM_API_STEER, "Make a copy set now.", NULL, NULL, 202, JSON, "Ordered",
      false},
     {"POST", "/v1/resume", TM_API_RESUME, TM_API_OF_JOB, TM_API_STEER,
-     "Resume a run that was stopped: tidemill run --resume, with its own settings.", NULL, NULL, 202, JSON, "state",
+     "Resume a run that was stopped: tidemill run --resume, with its own settings.", NULL, NULL, 202, JSON, "State",
      false},
     {"GET", "/metrics", TM_API_METRICS, TM_API_OF_RUN, TM_API_WATCH, "For Prometheus.", NULL, NULL, 200,
      "text/plain; version=0.0.4; charset=utf-8", NULL, false},
     {"GET", "/v1/jobs", TM_API_JOBS, TM_API_OF_DASHBOARD, TM_API_WATCH, "All runs that are known here, by name.",
-     page_params, NULL, 200, JSON, "jobs next", false},
+     page_params, NULL, 200, JSON, "Jobs", false},
     {"POST", "/v1/plan", TM_API_PLAN, TM_API_OF_DASHBOARD, TM_API_STEER,
      "What to rent for a job: the body is a job file, the answer that of tidemill plan --json.", plan_params,
-     "application/yaml", 200, JSON, "", false},
+     "application/yaml", 200, JSON, "Plan", false},
     {"POST", "/v1/simulate", TM_API_SIMULATE, TM_API_OF_DASHBOARD, TM_API_STEER,
      "What would happen: the body is a job file, the answer that of tidemill simulate --json.", NULL,
-     "application/yaml", 200, JSON, "", false},
+     "application/yaml", 200, JSON, "Simulation", false},
     {"POST", "/v1/report", TM_API_REPORT, TM_API_OF_DASHBOARD, TM_API_STEER,
      "What would happen, as a page with pictures: the body is a job file, the answer that of tidemill simulate "
      "--report.",
      NULL, "application/yaml", 200, "text/html; charset=utf-8", NULL, false},
     {"GET", "/v1/session", TM_API_SESSION, TM_API_OF_DASHBOARD, TM_API_WATCH, "What whoever asks is allowed.", NULL,
-     NULL, 200, JSON, "scope version", false},
+     NULL, 200, JSON, "Session", false},
     {"POST", "/v1/session", TM_API_LOG_IN, TM_API_OF_DASHBOARD, TM_API_FOR_ALL,
      "Log in: the body is a token. The answer sets a cookie that only this page may send.", NULL, "text/plain", 200,
-     JSON, "scope version", false},
+     JSON, "Session", false},
     {"DELETE", "/v1/session", TM_API_LOG_OUT, TM_API_OF_DASHBOARD, TM_API_WATCH, "Forget the cookie.", NULL, NULL, 200,
-     JSON, "scope", false},
+     JSON, "Session", false},
     {"GET", "/v1/openapi.json", TM_API_OPENAPI, OF_EITHER, TM_API_WATCH, "This description.", NULL, NULL, 200, JSON,
-     "openapi info paths", false},
+     "Description", false},
     {NULL, NULL, TM_API_STATUS, 0, TM_API_WATCH, NULL, NULL, NULL, 0, NULL, NULL, false},
 };
 
@@ -268,30 +269,20 @@ static void describe_params(const struct tm_api_route *route, bool dashboard, st
     tm_jsonout_end(json);
 }
 
-static void describe_schema(const char *keys, struct tm_jsonout *json)
+/* Text where there is no shape. */
+static void describe_content(const char *type, const char *shape, struct tm_jsonout *json)
 {
+    static const char place[] = "#/components/schemas/";
+    char ref[sizeof place + 32];
+    tm_jsonout_object(json, type);
     tm_jsonout_object(json, "schema");
-    tm_jsonout_string(json, "type", keys == NULL ? "string" : "object");
-    if (keys != NULL && keys[0] != '\0') {
-        char key[64];
-        tm_jsonout_list(json, "required");
-        while (*keys != '\0') {
-            size_t length = strcspn(keys, " ");
-            assert(length < sizeof key);
-            memcpy(key, keys, length);
-            key[length] = '\0';
-            tm_jsonout_string(json, NULL, key);
-            keys += length + (keys[length] == ' ');
-        }
-        tm_jsonout_end(json);
+    if (shape == NULL) {
+        tm_jsonout_string(json, "type", "string");
+    } else {
+        (void)snprintf(ref, sizeof ref, "%s%s", place, shape);
+        tm_jsonout_string(json, "$ref", ref);
     }
     tm_jsonout_end(json);
-}
-
-static void describe_content(const char *type, const char *keys, struct tm_jsonout *json)
-{
-    tm_jsonout_object(json, type);
-    describe_schema(keys, json);
     tm_jsonout_end(json);
 }
 
@@ -300,7 +291,7 @@ static void describe_error(const char *status, const char *words, struct tm_json
     tm_jsonout_object(json, status);
     tm_jsonout_string(json, "description", words);
     tm_jsonout_object(json, "content");
-    describe_content(JSON, "error", json);
+    describe_content(JSON, "Error", json);
     tm_jsonout_end(json);
     tm_jsonout_end(json);
 }
@@ -317,7 +308,7 @@ static void describe_answers(const struct tm_api_route *route, bool dashboard, s
     tm_jsonout_object(json, status);
     tm_jsonout_string(json, "description", route->help);
     tm_jsonout_object(json, "content");
-    describe_content(route->type, route->keys, json);
+    describe_content(route->type, route->shape, json);
     if (route->streams) describe_content("text/event-stream", NULL, json);
     tm_jsonout_end(json);
     tm_jsonout_end(json);
@@ -326,7 +317,7 @@ static void describe_answers(const struct tm_api_route *route, bool dashboard, s
     describe_error("403", "The scope, or where the request comes from, does not allow it.", json);
     if (dashboard && (route->of & TM_API_OF_JOB) != 0)
         describe_error("404", "There is no such job, or no such instance.", json);
-    else if (route->what == TM_API_DRAIN)
+    else if (route->what == TM_API_DRAIN || route->what == TM_API_LOGS)
         describe_error("404", "There is no such instance.", json);
     if (route->scope == TM_API_STEER) describe_error("409", "Not in the state that it is in.", json);
     if (route->body != NULL) describe_error("413", "The body is too long.", json);
@@ -404,6 +395,7 @@ void tm_api_describe(bool dashboard, const char *version, struct tm_jsonout *jso
     tm_jsonout_string(json, "version", version);
     tm_jsonout_end(json);
     tm_jsonout_object(json, "components");
+    tm_api__schemas_write(json);
     tm_jsonout_object(json, "securitySchemes");
     tm_jsonout_object(json, "bearer");
     tm_jsonout_string(json, "type", "http");

@@ -61,7 +61,7 @@ struct tm_api_route {
     const char *body;                  /* the type of the request's; NULL: it has none */
     int status;                        /* where all is well */
     const char *type;                  /* of the answer */
-    const char *keys;                  /* that its JSON object has, with blanks between; NULL: it is no object */
+    const char *shape;                 /* of its JSON, in api_schema.c, or of each of its lines; NULL: it is text */
     bool streams;                      /* also as text/event-stream */
 };
 

@@ -1,3 +1,4 @@
+#include "api/api_logs.h"
 #include "api/dashboard_internal.h"
 
 #include <assert.h>
@@ -12,6 +13,7 @@ enum {
     EVENTS_WAIT_S = 20,
     PATIENCE_MS = 5000,
     SOON_MS = 100,
+    SEARCHED_MS = 200,
     BEAT_MS = 15000
 };
 
@@ -80,7 +82,9 @@ static int64_t ask_live(const struct asking *a, struct tm_api_content *out)
     char target[200];
     enum tm_api_what what = a->asked.route->what;
     bool steers = a->asked.route->scope == TM_API_STEER;
-    if (a->job->remote == NULL && a->job->away == NULL && (what == TM_API_LOGS || what == TM_API_PREDICTION)) {
+    bool told_here =
+        what == TM_API_PREDICTION || (what == TM_API_LOGS && tm_api__are_logs_here(&a->job->source, &a->asked));
+    if (a->job->remote == NULL && a->job->away == NULL && told_here) {
         tm_api__produce(&a->job->source, &a->asked, true, out);
         return 0;
     }
@@ -157,7 +161,9 @@ static void begin_anew(const struct asking *a, bool live)
     if (!look_at_run(a, live, &begun, &last)) return;
     bool other = cursor[3] != 0 ? begun != cursor[3] : cursor[0] > last;
     cursor[3] = begun;
-    if (other) tm_api__stream_again(&cursor[0], a->out);
+    if (!other) return;
+    tm_api__stream_again(&cursor[0], a->out);
+    cursor[1] = 0;
 }
 
 static bool stream_events(const struct asking *a, bool live)
@@ -192,6 +198,17 @@ static bool stream_events(const struct asking *a, bool live)
     return cursor[0] != before;
 }
 
+/* In the place of the time: the status of a run that is over was told, as it was after this event. */
+static uint64_t told_after(uint64_t sequence)
+{
+    return UINT64_MAX - sequence;
+}
+
+static bool is_told_after(uint64_t cursor)
+{
+    return cursor > INT64_MAX;
+}
+
 /* Of a run that is over it is told once, until it goes on. */
 static void stream_status(const struct asking *a, bool live)
 {
@@ -201,14 +218,14 @@ static void stream_status(const struct asking *a, bool live)
         if (fetch == NULL || fetch->status != 200) return;
         tm_api__stream_document("status", tm_text_string(&fetch->body), fetch->body.length, a->out);
         cursor[1] = (uint64_t)a->request->now_ms;
-    } else if (cursor[1] != UINT64_MAX) {
+    } else if (a->job->tap.status(&a->job->tap) != NULL && cursor[1] != told_after(a->job->tap.sequence)) {
         struct tm_api_content content;
         struct tm_api_asked status = {.route = &tm_api__routes[0]};
         tm_api__content_init(&content);
         tm_api__produce(&a->job->source, &status, true, &content);
         if (content.status == 200) {
             tm_api__stream_document("status", tm_text_string(&content.body), content.body.length, a->out);
-            cursor[1] = UINT64_MAX;
+            cursor[1] = told_after(a->job->tap.sequence);
         }
         tm_text_deinit(&content.body);
     }
@@ -227,10 +244,10 @@ static int64_t stream(const struct asking *a)
         before = a->out->length;
     }
     begin_anew(a, live);
-    if (live && cursor[1] == UINT64_MAX) cursor[1] = 0;
+    if (live && is_told_after(cursor[1])) cursor[1] = 0;
     bool more = stream_events(a, live);
     int64_t since_ms =
-        cursor[1] == 0 || cursor[1] == UINT64_MAX ? TM_API_STATUS_EVERY_MS : a->request->now_ms - (int64_t)cursor[1];
+        cursor[1] == 0 || is_told_after(cursor[1]) ? TM_API_STATUS_EVERY_MS : a->request->now_ms - (int64_t)cursor[1];
     /* A long status goes out less often: 200 who watch a thousand instances are no load either. */
     if (statuses && (!more || cursor[1] == 0) && since_ms >= TM_API_STATUS_EVERY_MS) stream_status(a, live);
     if (a->out->length == before && a->request->waited && !statuses && !live) tm_text_puts(a->out, ":\n\n");
@@ -400,6 +417,16 @@ static bool is_too_much(const struct asking *a)
     return true;
 }
 
+/* Whoever asks for a run that has just begun does not wait for the next search. */
+static struct tm_dashboard_job *job_asked(const struct asking *a)
+{
+    struct tm_dashboard_job *job = tm_dashboard__job(a->d, a->asked.job);
+    bool again = a->request->waited || a->request->streaming;
+    if (job != NULL || again || tm_dashboard__now_ms(a->d) - a->d->searched_ms < SEARCHED_MS) return job;
+    tm_dashboard__search(a->d);
+    return tm_dashboard__job(a->d, a->asked.job);
+}
+
 int64_t tm_dashboard__answer(void *context, const struct tm_http_request *request, struct tm_text *out)
 {
     struct asking a = {.d = context, .request = request, .out = out};
@@ -426,7 +453,7 @@ int64_t tm_dashboard__answer(void *context, const struct tm_http_request *reques
     int found = tm_api__find(request->head, true, &a.asked);
     int refused = may_not(&a, found, by_cookie, &why);
     if (refused == 0 && found == 0 && a.asked.job.at != NULL) {
-        a.job = tm_dashboard__job(a.d, a.asked.job);
+        a.job = job_asked(&a);
         if (a.job == NULL) refused = 404;
         why = "there is no such job; /v1/jobs lists them";
     }

@@ -109,6 +109,28 @@ static const char *find_document(const char *text)
     return at == NULL ? NULL : at + 1;
 }
 
+/* Whoever asked gave a file without a name: the one that it has here says nothing to him. */
+static void put_words(const struct tm_dashboard_child *child, const char *words, struct tm_text *out)
+{
+    for (const char *at = strstr(words, child->input); at != NULL; at = strstr(words, child->input)) {
+        tm_text_append(out, words, (size_t)(at - words));
+        tm_text_puts(out, "job file");
+        words = at + strlen(child->input);
+    }
+    tm_text_puts(out, words);
+}
+
+static void refuse(const struct tm_dashboard_child *child, struct tm_text *said, struct tm_api_content *out)
+{
+    struct tm_text words;
+    while (said->length > 0 && said->data[said->length - 1] == '\n')
+        said->data[--said->length] = '\0';
+    tm_text_init(&words, TM_API_RESPONSE_MAX);
+    put_words(child, tm_text_string(said), &words);
+    tm_api__content_refuse(out, 422, words.length == 0 ? "it ended without a word" : tm_text_string(&words));
+    tm_text_deinit(&words);
+}
+
 bool tm_dashboard__child_result(struct tm_dashboard *d, uint64_t number, struct tm_api_content *out)
 {
     struct tm_dashboard_child *child = NULL;
@@ -127,12 +149,9 @@ bool tm_dashboard__child_result(struct tm_dashboard *d, uint64_t number, struct 
         if (d->env->file_read(d->env, child->report, &out->body, NULL) != 0)
             tm_api__content_refuse(out, 503, "its report cannot be read");
     } else if (rc == 0 && child->exit_status == 0 && document != NULL) {
-        tm_text_puts(&out->body, document);
+        put_words(child, document, &out->body);
     } else {
-        size_t length = text.length;
-        while (length > 0 && text.data[length - 1] == '\n')
-            text.data[--length] = '\0';
-        tm_api__content_refuse(out, 422, length == 0 ? "it ended without a word" : tm_text_string(&text));
+        refuse(child, &text, out);
     }
     tm_text_deinit(&text);
     free_child(d, child);

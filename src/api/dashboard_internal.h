@@ -8,6 +8,7 @@
 #include "base/http_call.h"
 #include "run/run_home.h"
 #include "run/state_folder.h"
+#include "wire/hash.h"
 #include "wire/tls_net.h"
 #include "wire/tls_page.h"
 
@@ -65,6 +66,7 @@ struct tm_dashboard_job {
     bool seen;                             /* in the last search */
     bool owned;                            /* a living program runs it */
     int64_t looked_ms;
+    struct tm_hash stamp; /* of when it was looked at */
     struct tm_dashboard_summary summary;
     struct tm_run_tap tap;       /* of its record */
     struct tm_api_source source; /* the same */

@@ -217,7 +217,9 @@ bool tm_dashboard__is_live(struct tm_dashboard *d, struct tm_dashboard_job *job)
     if (job->remote != NULL) return true; /* there somebody answers for it, whether it goes on or not */
     if (job->looked_ms >= 0 && now_ms - job->looked_ms < LOOK_MS) return answers(job);
     bool owned = is_owned(d, job, &news);
-    if (owned != job->owned || job->looked_ms < 0) {
+    struct tm_hash stamp = job->away != NULL ? job->stamp : tm_run_stamp(d->env, job->dir);
+    /* Also where it went on and ended between two looks. */
+    if (owned != job->owned || job->looked_ms < 0 || !tm_hash_equal(stamp, job->stamp)) {
         tm_dashboard__forget_fetches(d, job);
         if (job->away != NULL) job->away->silent = false;
         news = true;
@@ -225,6 +227,7 @@ bool tm_dashboard__is_live(struct tm_dashboard *d, struct tm_dashboard_job *job)
     if (news) drop_record(job);
     if (news) d->version++;
     job->owned = owned;
+    job->stamp = stamp;
     job->looked_ms = now_ms;
     return answers(job);
 }

@@ -933,6 +933,16 @@ int tm_env_virtual_last_signal(struct tm_env *env, int pid)
 
 /* ---- life ---- */
 
+/* Whoever is told the names in a folder may look into the files meanwhile. */
+static void init_files_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t again;
+    (void)pthread_mutexattr_init(&again);
+    (void)pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
+    (void)pthread_mutex_init(lock, &again);
+    (void)pthread_mutexattr_destroy(&again);
+}
+
 struct tm_env *tm_env_virtual_create(uint64_t seed)
 {
     struct tm_env *env = tm_calloc(1, sizeof *env);
@@ -942,7 +952,7 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         tm_free(world);
         return NULL;
     }
-    (void)pthread_mutex_init(&world->files_lock, NULL);
+    init_files_lock(&world->files_lock);
     world->random = tm_random_make(seed, 0);
     world->next_port = 40000;
     *env = (struct tm_env){

@@ -101,19 +101,24 @@ static int first_line(const char *bytes, size_t length, size_t *at, struct tm_sl
 /* Who stands before us may have gone by the other one. */
 static int check_repeated(const struct tm_http_head *head, struct tm_error *e)
 {
-    for (size_t i = 0; i < head->header_count; i++) {
-        bool host = tm_slice_is_any_case(head->headers[i].name, "host");
-        if (!host && !tm_slice_is_any_case(head->headers[i].name, "content-length")) continue;
-        for (size_t k = 0; k < i; k++) {
-            struct tm_slice name = head->headers[k].name, value = head->headers[k].value;
-            if (!tm_slice_is_any_case(name, host ? "host" : "content-length")) continue;
-            if (host) return tm_error_set(e, TM_EINPUT, "two headers Host");
-            if (value.length != head->headers[i].value.length ||
-                memcmp(value.at, head->headers[i].value.at, value.length) != 0)
-                return tm_error_set(e, TM_EINPUT, "two headers Content-Length that differ");
+    static const char *const once[] = {"host", "origin", "authorization", "content-length", NULL};
+    for (const char *const *name = once; *name != NULL; name++) {
+        struct tm_slice first = tm_http_header(head, *name);
+        bool length = strcmp(*name, "content-length") == 0; /* the same one twice says the same */
+        for (size_t i = 0; i < head->header_count; i++) {
+            struct tm_slice value = head->headers[i].value;
+            if (!tm_slice_is_any_case(head->headers[i].name, *name) || value.at == first.at) continue;
+            if (length && value.length == first.length && memcmp(value.at, first.at, value.length) == 0) continue;
+            return tm_error_set(e, TM_EINPUT, "two headers %s%s", *name, length ? " that differ" : "");
         }
     }
     return 0;
+}
+
+/* Digits alone: to somebody before us "+3" may be no number, and the body the next request. */
+bool tm_http__read_length(struct tm_slice given, int64_t *out)
+{
+    return given.length > 0 && given.at[0] >= '0' && given.at[0] <= '9' && tm_number_i64(given.at, given.length, out);
 }
 
 int tm_http_read_request(const char *bytes, size_t length, struct tm_http_head *out, struct tm_error *e)
@@ -203,7 +208,7 @@ int tm_http__read_body(const struct tm_http_head *head, const char *bytes, size_
         return rc;
     }
     int64_t size = (int64_t)length;
-    if (given.at != NULL && (!tm_number_i64(given.at, given.length, &size) || size < 0))
+    if (given.at != NULL && !tm_http__read_length(given, &size))
         return tm_error_set(e, TM_EINPUT, "Content-Length is not a number");
     if ((uint64_t)size > out->max) return too_long(out, e);
     bool whole = given.at != NULL ? length >= (size_t)size : closed;

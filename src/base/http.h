@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum { TM_HTTP_HEAD_MAX = 8192, TM_HTTP_HEADERS_MAX = 48 };
 
@@ -37,6 +38,8 @@ int tm_http__read_response(const char *bytes, size_t length, struct tm_http_head
 
 /* The body behind a head, put in `out`, whose limit is the body's; `closed`: no more bytes will come. The same codes.
  */
+/* The value of Content-Length; false: it is no plain number. */
+bool tm_http__read_length(struct tm_slice given, int64_t *out);
 int tm_http__read_body(const struct tm_http_head *head, const char *bytes, size_t length, bool closed,
                        struct tm_text *out, struct tm_error *e);
 

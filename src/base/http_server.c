@@ -133,7 +133,7 @@ static int measure_body(const struct tm_http_server *server, const struct connec
     if (server->limits.body_max == 0) return 0;
     if (tm_http_header(head, "transfer-encoding").at != NULL) return -(int)TM_EUSAGE;
     if (given.at == NULL) return 0;
-    if (!tm_number_i64(given.at, given.length, &length) || length < 0) return -(int)TM_EINPUT;
+    if (!tm_http__read_length(given, &length)) return -(int)TM_EINPUT;
     if ((uint64_t)length > server->limits.body_max) return -(int)TM_ELIMIT;
     *out_length = (size_t)length;
     return connection->in.length - head->length >= (size_t)length ? 0 : -(int)TM_EBUSY;

@@ -1,6 +1,7 @@
 /* What the status API answers to whom, held requests, the server and its clients in one loop, and metrics. */
 #include "api/api_answer.h"
 #include "api/api_client.h"
+#include "api/api_schema.h"
 #include "api/api_server.h"
 #include "api/metrics.h"
 
@@ -59,6 +60,8 @@ static void test_answers(void **state)
         {WITH("GET /v1/history"), "200", "\"copies\": ["},
         {WITH("GET /v1/history?points=5000"), "400", "from 0 to 4000"},
         {WITH("GET /v1/logs"), "200", "\"instances\": []"},
+        {WITH("GET /v1/logs?instance=1"), "200", "\"instances\": []"}, /* it has written nothing yet */
+        {WITH("GET /v1/logs?instance=99"), "404", "there is no instance 99 in this run"},
         {WITH("GET /v1/prediction"), "200", "{}"},
         {WITH("GET /v1/openapi.json"), "200", "\"/v1/events\""},
         {WITH("GET /v1/jobs"), "404", ""},
@@ -398,5 +401,34 @@ static void test_memory(void **state)
     sample_tap_deinit(&t);
 }
 
-TM_TEST_MAIN(TM_TEST(test_answers), TM_TEST(test_waiting_for_events), TM_TEST(test_streams), TM_TEST(test_another_run),
-             TM_TEST(test_server_and_client), TM_TEST(test_metrics), TM_TEST(test_memory))
+/* How a shape reads as a schema: missing and null are two things. */
+static void test_shapes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *shape, *schema;
+    } rows[] = {
+        {"a:s", "{\"type\": \"object\", \"required\": [\"a\"], \"properties\": {\"a\": {\"type\": \"string\"}}}"},
+        {"a?:i b:n? *",
+         "{\"type\": \"object\", \"required\": [\"b\"], \"properties\": {\"a\": {\"type\": \"integer\"}, "
+         "\"b\": {\"type\": [\"number\", \"null\"]}}, \"additionalProperties\": true}"},
+        {"a:[{b:b}]", "{\"type\": \"object\", \"required\": [\"a\"], \"properties\": {\"a\": {\"type\": \"array\", "
+                      "\"items\": {\"type\": \"object\", \"required\": [\"b\"], \"properties\": {\"b\": {\"type\": "
+                      "\"boolean\"}}}}}}"},
+        {"a:Fleet?", "{\"type\": \"object\", \"required\": [\"a\"], \"properties\": {\"a\": {\"anyOf\": [{\"$ref\": "
+                     "\"#/components/schemas/Fleet\"}, {\"type\": \"null\"}]}}}"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tm_text out;
+        struct tm_jsonout json;
+        tm_text_init(&out, 4096);
+        tm_jsonout_init_line(&json, &out);
+        tm_api__schema_write(NULL, rows[i].shape, &json);
+        assert_row(strncmp(tm_text_string(&out), rows[i].schema, strlen(rows[i].schema)) == 0, "%s: %s", rows[i].shape,
+                   tm_text_string(&out));
+        tm_text_deinit(&out);
+    }
+}
+
+TM_TEST_MAIN(TM_TEST(test_shapes), TM_TEST(test_answers), TM_TEST(test_waiting_for_events), TM_TEST(test_streams),
+             TM_TEST(test_another_run), TM_TEST(test_server_and_client), TM_TEST(test_metrics), TM_TEST(test_memory))

@@ -106,6 +106,7 @@ static void test_who_may_ask(void **state)
         {"DELETE /v1/jobs", BEARER(STEER), "", "405", "Allow: GET\r\n"},
         {"PUT /v1/session", BEARER(STEER), "", "405", "Allow: GET, POST, DELETE\r\n"},
         {"GET /v1/session", BEARER(WATCH), "", "200", "\"scope\": \"watch\""},
+        {"GET /v1/session", HERE "authorization: bearer " WATCH "\r\n", "", "200", "\"scope\": \"watch\""},
         {"GET /v1/session", BEARER(STEER), "", "200", "\"scope\": \"steer\""},
         {"GET /v1/openapi.json", BEARER(WATCH), "", "200", "\"/v1/jobs/{job}/events\""},
         {"POST /v1/session", HERE ORIGIN, STEER "\n", "200",
@@ -311,6 +312,26 @@ static void test_names_of_jobs(void **state)
     end(&w);
 }
 
+/* A run that has just begun is there for whoever asks for it, whenever the last search was. */
+static void test_a_new_run(void **state)
+{
+    (void)state;
+    static const char line[] = "GET /v1/jobs/fresh/prediction";
+    static const char *const dirs[] = {"/runs/fresh"};
+    struct world w;
+    begin(&w);
+    w.d->options.dirs = dirs;
+    w.d->options.dir_count = 1;
+    tm_dashboard__search(w.d);
+    assert_int_equal(w.env->file_write(w.env, "/runs/fresh/record", "x", 1, NULL), 0);
+    assert_int_equal(ask(&w, line, BEARER(WATCH), ""), 0);
+    assert_row(strncmp(tm_text_string(&w.out) + 9, "404", 3) == 0, "not at each request: %s", tm_text_string(&w.out));
+    tm_env_virtual_advance(w.env, 300);
+    assert_int_equal(ask(&w, line, BEARER(WATCH), ""), 0);
+    assert_row(strncmp(tm_text_string(&w.out) + 9, "200", 3) == 0, "%s", tm_text_string(&w.out));
+    end(&w);
+}
+
 static int begin_once(struct tm_env *env)
 {
     struct tm_dashboard *d = NULL;
@@ -329,4 +350,5 @@ static void test_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_who_may_ask), TM_TEST(test_files), TM_TEST(test_where_it_listens), TM_TEST(test_names),
-             TM_TEST(test_guard), TM_TEST(test_tokens), TM_TEST(test_names_of_jobs), TM_TEST(test_memory))
+             TM_TEST(test_guard), TM_TEST(test_tokens), TM_TEST(test_names_of_jobs), TM_TEST(test_a_new_run),
+             TM_TEST(test_memory))

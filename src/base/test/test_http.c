@@ -29,6 +29,9 @@ static void test_requests(void **state)
         {"GET / HTTP/1.1\r\nno colon\r\n\r\n", -TM_EINPUT},
         {"GET / HTTP/1.1\r\n: x\r\n\r\n", -TM_EINPUT},
         {"GET / HTTP/1.1\r\nA : x\r\n\r\n", -TM_EINPUT},
+        {"GET / HTTP/1.1\r\nOrigin: http://a\r\norigin: http://b\r\n\r\n", -TM_EINPUT},
+        {"GET / HTTP/1.1\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n", -TM_EINPUT},
+        {"GET / HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n", 0},
     };
     struct tm_http_head head;
     struct tm_error e;
@@ -420,6 +423,7 @@ static void test_ends_of_connections(void **state)
         {"GET /echo HTTP/1.0\r\n\r\n", "200"},
         {"POST /echo HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", "413"},
         {"POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "400"},
+        {"POST /echo HTTP/1.1\r\nContent-Length: +1\r\n\r\nx", "400"},
         {"POST /echo HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 0\r\n\r\nx", "400"},
         {"GET /echo HTTP/1.1\r\nHost: localhost\r\nhost: evil.example\r\n\r\n", "400"},
         {"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "411"},
