@@ -74,7 +74,11 @@ extern struct tm_env__connecting {
     int64_t limit_ms;
 } tm_env__connecting;
 
-/* env_process.c; see env.h. */
+/* env_process.c */
+/* As pidfd_open, which libc has since glibc 2.36 only: the program also runs where that is older, on VMs of
+ * Ubuntu 22.04. */
+int tm_env__pidfd_open(int pid);
+/* See env.h. */
 int tm_env__process_start_with(struct tm_env *env, const struct tm_process_options *options, int *out_pid,
                                struct tm_error *e);
 int tm_env__process_signal_group(struct tm_env *env, int group, int signal_number, struct tm_error *e);

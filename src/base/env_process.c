@@ -12,9 +12,9 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -168,6 +168,11 @@ int tm_env__process_limit_files(struct tm_env *env, int pid, int64_t bytes, stru
 
 /* ---- who is who ---- */
 
+int tm_env__pidfd_open(int pid)
+{
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
 int tm_env__process_signal_group(struct tm_env *env, int group, int signal_number, struct tm_error *e)
 {
     (void)env;
@@ -180,7 +185,7 @@ int tm_env__process_signal_group(struct tm_env *env, int group, int signal_numbe
 int tm_env__process_handle(struct tm_env *env, int pid, int *out_handle, struct tm_error *e)
 {
     (void)env;
-    int fd = pidfd_open(pid, 0);
+    int fd = tm_env__pidfd_open(pid);
     if (fd < 0 && errno == ESRCH) return tm_error_set(e, TM_ENOTFOUND, "process %d is gone", pid);
     if (fd < 0) return tm_error_errno(e, errno, "watching process %d", pid);
     *out_handle = fd;
@@ -273,9 +278,9 @@ static bool bears_mark(int pid, const char *mark, char *buffer, size_t size)
 /* Looks and kills through one pidfd: a later process of the same number is never hit. */
 static bool end_if_marked(int pid, const char *mark, char *buffer, size_t size)
 {
-    int fd = pidfd_open(pid, 0);
+    int fd = tm_env__pidfd_open(pid);
     if (fd < 0) return false;
-    bool ended = bears_mark(pid, mark, buffer, size) && pidfd_send_signal(fd, SIGKILL, NULL, 0) == 0;
+    bool ended = bears_mark(pid, mark, buffer, size) && syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0;
     struct pollfd polled = {.fd = fd, .events = POLLIN};
     if (ended) (void)poll(&polled, 1, DEATH_LIMIT_MS);
     (void)close(fd);

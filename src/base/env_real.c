@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -298,7 +297,7 @@ static int real_process_signal(struct tm_env *env, int pid, int signal_number, s
 static int real_process_wait(struct tm_env *env, int pid, int64_t timeout_ms, int *out_status, struct tm_error *e)
 {
     (void)env;
-    int fd = pidfd_open(pid, 0);
+    int fd = tm_env__pidfd_open(pid);
     if (fd < 0) return tm_error_errno(e, errno, "waiting for process %d", pid);
     struct pollfd polled = {.fd = fd, .events = POLLIN};
     int ready = tm_env__poll(&polled, 1, timeout_ms);

@@ -39,7 +39,9 @@ static const char begin[] =
     "    for p in libcurl4 libexpat1 libjansson4 libfyaml0 libsqlite3-0 libprotobuf-c1 libxxhash0 libssl3 zlib1g; do\n"
     "        DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $p\n"
     "    done\n"
-    "fi\n";
+    "fi\n"
+    "./program --version || end 'the program does not run on this image: build it on the same distribution, or name "
+    "another image'\n";
 
 static const char wheel[] =
     "for i in 1 2 3 4 5; do\n"

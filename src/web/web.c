@@ -279,6 +279,15 @@ static CURLcode set_tls(CURL *easy, const struct tm_web_tls *tls)
     return bad;
 }
 
+/* libcurl before 7.85, on VMs of Ubuntu 22.04, has only the older form. */
+static CURLcode set_protocols(CURL *easy)
+{
+    CURLcode bad = curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    if (bad != CURLE_UNKNOWN_OPTION) return bad;
+    CURL_IGNORE_DEPRECATION(bad = curl_easy_setopt(easy, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));)
+    return bad;
+}
+
 static CURLcode set_options(struct tm_web_call *call, const char *url, int64_t left_ms)
 {
     CURL *easy = call->easy;
@@ -288,7 +297,7 @@ static CURLcode set_options(struct tm_web_call *call, const char *url, int64_t l
     if (bad == CURLE_OK) bad = curl_easy_setopt(easy, option, value)
     SET(CURLOPT_URL, url);
     SET(CURLOPT_PATH_AS_IS, 1L);
-    SET(CURLOPT_PROTOCOLS_STR, "http,https");
+    if (bad == CURLE_OK) bad = set_protocols(easy);
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     SET(CURLOPT_NOSIGNAL, 1L);
     SET(CURLOPT_FOLLOWLOCATION, 0L);
