@@ -3,6 +3,7 @@
 #include "api/api_client.h"
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "run/otlp.h"
 #include "run/run_tap.h"
 #include "run/state_folder.h"
@@ -11,12 +12,15 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     LOOK_MS = 1000,
     LAST_MS = 5000,
     STEP_MS = 20,
-    LONGEST_MS = 15000,
+    TIMEOUT_MS = 10000, /* as OpenTelemetry has it */
+    LONGEST_TIMEOUT_MS = 600000,
+    SPARE_MS = 5000, /* for curl to end by itself */
     TRIES = 3,
     BODY_MAX = 32 << 20,
     URL_MAX = 2000
@@ -27,7 +31,9 @@ struct tm_run_traces {
     const char *dir;
     char logs[TM_STATE_PATH_MAX];
     char url[URL_MAX];
-    const char *headers; /* borrowed; NULL: none */
+    const char *headers;     /* borrowed; NULL: none */
+    const char *certificate; /* borrowed; NULL: the system's */
+    int64_t timeout_ms;
     struct tm_otlp *otlp;
     struct tm_api_client *client;
     struct tm_text body; /* being sent; length 0: nothing is */
@@ -49,6 +55,16 @@ static const char *variable(const struct tm_cli *cli, const char *name)
     return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
+/* A variable of all signals, or of traces alone, which counts more. */
+static const char *exporter_variable(const struct tm_cli *cli, const char *end)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "OTEL_EXPORTER_OTLP_TRACES_%s", end);
+    const char *own = variable(cli, name);
+    (void)snprintf(name, sizeof name, "OTEL_EXPORTER_OTLP_%s", end);
+    return own != NULL ? own : variable(cli, name);
+}
+
 /* "http://127.0.0.1:4318" and its path; false: none, or one that curl's file could not hold. */
 static bool find_url(const struct tm_cli *cli, char out[URL_MAX])
 {
@@ -57,7 +73,7 @@ static bool find_url(const struct tm_cli *cli, char out[URL_MAX])
     const char *disabled = variable(cli, "OTEL_SDK_DISABLED");
     const char *exporter = variable(cli, "OTEL_TRACES_EXPORTER");
     const char *given = own != NULL ? own : base;
-    if (given == NULL || (disabled != NULL && strcmp(disabled, "true") == 0) ||
+    if (given == NULL || (disabled != NULL && strcasecmp(disabled, "true") == 0) ||
         (exporter != NULL && strcmp(exporter, "none") == 0))
         return false;
     size_t length = strlen(given);
@@ -75,11 +91,29 @@ static bool find_url(const struct tm_cli *cli, char out[URL_MAX])
 /* The receivers of HTTP take JSON as they take protobuf; those of gRPC have another port. */
 static void warn_of_protocol(const struct tm_cli *cli)
 {
-    const char *own = variable(cli, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL");
-    const char *protocol = own != NULL ? own : variable(cli, "OTEL_EXPORTER_OTLP_PROTOCOL");
+    const char *protocol = exporter_variable(cli, "PROTOCOL");
     if (protocol != NULL && strncmp(protocol, "http/", 5) != 0)
         tm_log(TM_LOG_WARN, "OTEL_EXPORTER_OTLP_PROTOCOL is %s: traces are sent as http/json, usually to port 4318",
                protocol);
+}
+
+/* The authority that vouches for the receiver, and how long it may take. */
+static void take_limits(struct tm_run_traces *t, const struct tm_cli *cli)
+{
+    const char *timeout = exporter_variable(cli, "TIMEOUT");
+    int64_t ms = 0;
+    t->timeout_ms = TIMEOUT_MS;
+    t->certificate = exporter_variable(cli, "CERTIFICATE");
+    if (t->certificate != NULL && strcspn(t->certificate, "\"\\\r\n") != strlen(t->certificate)) {
+        tm_log(TM_LOG_WARN, "OTEL_EXPORTER_OTLP_CERTIFICATE is no path: it is not used");
+        t->certificate = NULL;
+    }
+    if (timeout == NULL) return;
+    if (tm_number_i64(timeout, strlen(timeout), &ms) && ms > 0 && ms <= LONGEST_TIMEOUT_MS)
+        t->timeout_ms = ms;
+    else
+        tm_log(TM_LOG_WARN, "OTEL_EXPORTER_OTLP_TIMEOUT is %s, and not milliseconds up to %d: %d are waited for",
+               timeout, LONGEST_TIMEOUT_MS, TIMEOUT_MS);
 }
 
 static int take_record(struct tm_run_traces *t);
@@ -97,8 +131,6 @@ static void pass_over(struct tm_run_traces *t)
 struct tm_run_traces *tm_run_traces_open(struct tm_cli *cli, const char *dir, bool resumed)
 {
     char url[URL_MAX];
-    const char *service = variable(cli, "OTEL_SERVICE_NAME");
-    const char *headers = variable(cli, "OTEL_EXPORTER_OTLP_TRACES_HEADERS");
     if (!find_url(cli, url)) return NULL;
     warn_of_protocol(cli);
     struct tm_run_traces *t = tm_calloc(1, sizeof *t);
@@ -106,10 +138,11 @@ struct tm_run_traces *tm_run_traces_open(struct tm_cli *cli, const char *dir, bo
     t->env = cli->env;
     t->dir = dir;
     memcpy(t->url, url, sizeof url);
-    t->headers = headers != NULL ? headers : variable(cli, "OTEL_EXPORTER_OTLP_HEADERS");
+    t->headers = exporter_variable(cli, "HEADERS");
+    take_limits(t, cli);
     tm_state_path(dir, TM_STATE_LOGS, t->logs);
     tm_text_init(&t->body, BODY_MAX);
-    t->otlp = tm_otlp_create(service != NULL ? service : "tidemill", variable(cli, "OTEL_RESOURCE_ATTRIBUTES"));
+    t->otlp = tm_otlp_create(variable(cli, "OTEL_SERVICE_NAME"), variable(cli, "OTEL_RESOURCE_ATTRIBUTES"));
     t->client = tm_api_client_create(cli->env, dir);
     if (t->otlp != NULL && resumed) pass_over(t);
     if (t->otlp != NULL && t->client != NULL) return t;
@@ -177,8 +210,9 @@ static int start(struct tm_run_traces *t, struct tm_error *e)
     tm_text_init(&text, 65536);
     tm_text_printf(&text,
                    "url = \"%s\"\ndata-binary = \"@%s\"\nheader = \"Content-Type: application/json\"\nsilent\n"
-                   "show-error\nfail\nmax-time = 10\noutput = \"/dev/null\"\n",
-                   t->url, body);
+                   "show-error\nfail\nmax-time = %.3f\noutput = \"/dev/null\"\n",
+                   t->url, body, (double)t->timeout_ms / 1000);
+    if (t->certificate != NULL) tm_text_printf(&text, "cacert = \"%s\"\n", t->certificate);
     (void)tm_otlp_pairs(t->headers, put_header, &text);
     const char *const argv[] = {"curl", "--config", curl, NULL};
     struct tm_process_options options = {.argv = argv, .group = true, .output = log};
@@ -186,7 +220,7 @@ static int start(struct tm_run_traces *t, struct tm_error *e)
     if (rc == 0) rc = t->env->file_write_private(t->env, body, t->body.data, t->body.length, e);
     if (rc == 0) rc = t->env->file_write_private(t->env, curl, text.data, text.length, e);
     if (rc == 0) rc = t->env->process_start_with(t->env, &options, &t->pid, e);
-    t->until_ms = now_ms(t) + LONGEST_MS;
+    t->until_ms = now_ms(t) + t->timeout_ms + SPARE_MS;
     tm_text_deinit(&text);
     return rc;
 }

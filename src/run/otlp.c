@@ -36,11 +36,20 @@ struct tm_otlp {
     size_t count, capacity;
 };
 
+/* The last one counts. */
+static int take_service(void *context, const char *name, const char *value)
+{
+    struct tm_otlp *otlp = context;
+    if (strcmp(name, "service.name") == 0) (void)snprintf(otlp->service, sizeof otlp->service, "%s", value);
+    return 0;
+}
+
 struct tm_otlp *tm_otlp_create(const char *service, const char *attributes)
 {
     struct tm_otlp *otlp = tm_calloc(1, sizeof *otlp);
     if (otlp == NULL) return NULL;
-    (void)snprintf(otlp->service, sizeof otlp->service, "%s", service);
+    (void)snprintf(otlp->service, sizeof otlp->service, "%s", service != NULL ? service : "tidemill");
+    if (service == NULL) (void)tm_otlp_pairs(attributes, take_service, otlp);
     otlp->attributes = attributes;
     return otlp;
 }
@@ -244,7 +253,7 @@ static void put_number(struct tm_jsonout *json, const char *key, uint64_t value)
 
 static int put_own(void *context, const char *name, const char *value)
 {
-    if (strcmp(name, "service.name") != 0) put_attribute(context, name, value); /* that has a variable of its own */
+    if (strcmp(name, "service.name") != 0) put_attribute(context, name, value); /* it has been put */
     return 0;
 }
 

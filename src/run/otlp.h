@@ -13,8 +13,9 @@
 
 struct tm_otlp;
 
-/* The caller owns the result; NULL: out of memory. `service` is copied; `attributes` of the resource, in the form of
- * OTEL_RESOURCE_ATTRIBUTES, are borrowed; NULL: none. */
+/* The caller owns the result; NULL: out of memory. `attributes` of the resource, in the form of
+ * OTEL_RESOURCE_ATTRIBUTES, are borrowed; NULL: none. `service` is copied; NULL: as `attributes` have it, else
+ * "tidemill". */
 struct tm_otlp *tm_otlp_create(const char *service, const char *attributes);
 void tm_otlp_destroy(struct tm_otlp *otlp); /* NULL is allowed */
 

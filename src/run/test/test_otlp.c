@@ -121,6 +121,34 @@ static void test_record(void **state)
     tm_otlp_destroy(otlp);
 }
 
+/* Without OTEL_SERVICE_NAME the service is the one of OTEL_RESOURCE_ATTRIBUTES; it is said once. */
+static void test_service(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *service, *attributes, *said;
+    } rows[] = {{"training", "service.name=other", "training"},
+                {NULL, "team=tides,service.name=mill", "mill"},
+                {NULL, "team=tides", "tidemill"},
+                {NULL, NULL, "tidemill"}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_otlp *otlp = tm_otlp_create(rows[i].service, rows[i].attributes);
+        struct tm_text text;
+        char said[80];
+        tm_text_init(&text, 1 << 20);
+        for (size_t n = 0; n < TM_COUNT(events); n++)
+            take(otlp, events[n]);
+        tm_otlp_write(otlp, &text);
+        (void)snprintf(said, sizeof said, "\"stringValue\": \"%s\"", rows[i].said);
+        const char *at = strstr(tm_text_string(&text), "\"service.name\"");
+        assert_non_null(at);
+        assert_non_null(strstr(at, said));
+        assert_null(strstr(at + 1, "\"service.name\""));
+        tm_text_deinit(&text);
+        tm_otlp_destroy(otlp);
+    }
+}
+
 static int take_all(void)
 {
     struct tm_otlp *otlp = tm_otlp_create("tidemill", NULL);
@@ -141,4 +169,4 @@ static void test_memory(void **state)
     TM_FAIL_EACH_ALLOC(rc = take_all());
 }
 
-TM_TEST_MAIN(TM_TEST(test_spans), TM_TEST(test_record), TM_TEST(test_memory))
+TM_TEST_MAIN(TM_TEST(test_spans), TM_TEST(test_record), TM_TEST(test_service), TM_TEST(test_memory))
