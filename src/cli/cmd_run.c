@@ -577,6 +577,7 @@ static int detach(struct run *run, struct tm_error *e)
                                               .program = run->program,
                                               .arena = &run->cli->arena,
                                               .options = tm_text_string(&options),
+                                              .notify = &run->cli->settings.notify,
                                               .resumed = run->resumed,
                                               .again = tm_given(run->cli, "again")};
     if (rc == 0) rc = tm_run_detach(run->cli, &request, e);

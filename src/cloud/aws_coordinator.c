@@ -119,12 +119,14 @@ static int put_url(struct tm_aws__cloud *c, const char *what, const char *method
     return tm_aws_url(&request, URL_S, out, e);
 }
 
-/* Region and endpoints, as they are here; never credentials. */
+/* Region and endpoints, as they are here, and where traces go; never credentials, nor headers that may be such. */
 static void put_variables(struct tm_env *env, const struct tm_aws__cloud *c, const struct tm_aws_coordinator *o,
                           struct tm_text *out)
 {
-    static const char *const names[] = {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_EC2",
-                                        "AWS_ENDPOINT_URL_STS"};
+    static const char *const names[] = {
+        "AWS_ENDPOINT_URL",     "AWS_ENDPOINT_URL_S3",         "AWS_ENDPOINT_URL_EC2",
+        "AWS_ENDPOINT_URL_STS", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        "OTEL_SERVICE_NAME",    "OTEL_RESOURCE_ATTRIBUTES"};
     tm_text_puts(out, "export ");
     tm_vm__put_word(out, "AWS_REGION", tm_aws_region(c->aws));
     tm_text_printf(out, "export " TM_OWN_USD_H "=%.6f " TM_OWN_SINCE "=$(date +%%s)\nexport ", o->usd_h);

@@ -180,17 +180,35 @@ static int bring_folder(struct tm_env *env, const struct tm_detach_request *requ
     return rc;
 }
 
+/* The job file as the VM shall have it: with those to be told that config.yaml names here. */
+static int job_file(const struct tm_detach_request *request, struct tm_text *out, struct tm_error *e)
+{
+    const struct tm_notify_target *all = request->notify->items;
+    size_t webhooks = 0;
+    for (size_t i = 0; i < request->notify->count; i++)
+        webhooks += all[i].webhook != NULL;
+    if (webhooks < request->notify->count)
+        tm_log(TM_LOG_WARN, "of notify in config.yaml the VM tells webhooks alone: mail and commands are this machine's");
+    if (webhooks > 0) return tm_notify_add_webhooks(request->settings->job.document, request->notify, out, e);
+    tm_text_puts(out, request->settings->job.document);
+    return tm_text_status(out, e);
+}
+
 /* Books that have the job alone: a run that has not begun. */
 static int bring_job(struct tm_env *env, const struct tm_detach_request *request, struct tm_objects *o,
                      struct tm_error *e)
 {
     struct tm_text books;
+    struct tm_text job;
     char dir[TM_STATE_PATH_MAX];
     (void)snprintf(dir, sizeof dir, "%s/away.job", request->dir);
     tm_text_init(&books, TM_BUNDLE_BYTES_MAX);
-    int rc = tm_state_write(env, dir, TM_STATE_JOB, request->settings->job.document, e);
+    tm_text_init(&job, TM_BUNDLE_BYTES_MAX);
+    int rc = job_file(request, &job, e);
+    if (rc == 0) rc = tm_state_write(env, dir, TM_STATE_JOB, tm_text_string(&job), e);
     if (rc == 0) rc = tm_state_pack(env, dir, &books, e);
     if (rc == 0) rc = o->upload(o->self, BOOKS, books.data, books.length, e);
+    tm_text_deinit(&job);
     tm_text_deinit(&books);
     char path[TM_STATE_PATH_MAX + 16];
     (void)snprintf(path, sizeof path, "%s/job.yaml", dir);

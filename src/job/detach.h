@@ -13,9 +13,10 @@ struct tm_detach_request {
     const struct tm_run_settings *settings;
     const char *program;
     struct tm_arena *arena;
-    const char *options; /* words for `tidemill run` there, as a shell reads them; "": none */
-    bool resumed;        /* go on with what is in the bucket */
-    bool again;          /* what an earlier run left in the bucket goes */
+    const char *options;          /* words for `tidemill run` there, as a shell reads them; "": none */
+    const struct tm_maps *notify; /* of this machine's config.yaml: its webhooks go along */
+    bool resumed;                 /* go on with what is in the bucket */
+    bool again;                   /* what an earlier run left in the bucket goes */
 };
 
 /* Before anything is rented: -TM_EINPUT, -TM_EUSAGE: what cannot be run away from here. */

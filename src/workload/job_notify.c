@@ -1,8 +1,13 @@
 #include "workload/job_notify.h"
 
 #include "base/suggest.h"
+#include "base/yaml_print.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+
+enum { DOCUMENT_BYTES_MAX = 64 << 20 };
 
 static const char *const formats[] = {"json", "slack", "discord", NULL};
 
@@ -87,4 +92,45 @@ int tm_notify_check(const struct tm_maps *targets, const char *file, struct tm_e
         if (rc != 0) return rc;
     }
     return 0;
+}
+
+static int add_webhook(struct tm_arena *arena, struct tm_node *list, const struct tm_notify_target *target,
+                       struct tm_error *e)
+{
+    char patience[32];
+    struct tm_node *map = tm_node_make(arena, TM_NODE_MAP);
+    struct tm_node *on = tm_node_make(arena, TM_NODE_LIST);
+    if (map == NULL || on == NULL) return tm_error_nomem(e);
+    (void)snprintf(patience, sizeof patience, "%" PRId64 "ms", target->patience_ms);
+    int rc = tm_node_put(arena, list, NULL, map, e);
+    if (rc == 0) rc = tm_node_put_text(arena, map, "webhook", target->webhook, true, e);
+    if (rc == 0) rc = tm_node_put_text(arena, map, "format", formats[target->format], false, e);
+    if (rc == 0 && target->on.count > 0) rc = tm_node_put(arena, map, "on", on, e);
+    for (size_t i = 0; rc == 0 && i < target->on.count; i++)
+        rc = tm_node_put_text(arena, on, NULL, target->on.items[i], false, e);
+    if (rc == 0 && target->patience_ms > 0) rc = tm_node_put_text(arena, map, "patience", patience, false, e);
+    return rc;
+}
+
+int tm_notify_add_webhooks(const char *document, const struct tm_maps *targets, struct tm_text *out, struct tm_error *e)
+{
+    const struct tm_notify_target *all = targets->items;
+    struct tm_arena arena;
+    struct tm_node *root = NULL;
+    tm_arena_init(&arena, DOCUMENT_BYTES_MAX);
+    int rc = tm_doc_parse_yaml("job.yaml", document, strlen(document), &arena, &root, e);
+    struct tm_node *list = rc == 0 ? tm_node_find(root, "notify") : NULL;
+    if (rc == 0 && list == NULL) {
+        list = tm_node_make(&arena, TM_NODE_LIST);
+        rc = list == NULL ? tm_error_nomem(e) : tm_node_put(&arena, root, "notify", list, e);
+    }
+    for (size_t i = 0; rc == 0 && i < targets->count; i++) {
+        if (all[i].webhook != NULL) rc = add_webhook(&arena, list, &all[i], e);
+    }
+    if (rc == 0) {
+        tm_yaml_print(root, out);
+        rc = tm_text_status(out, e);
+    }
+    tm_arena_deinit(&arena);
+    return rc;
 }

@@ -3,6 +3,7 @@
 #define TM_WORKLOAD_JOB_NOTIFY_H
 
 #include "base/fields.h"
+#include "base/text.h"
 
 enum tm_notify_format { TM_NOTIFY_JSON, TM_NOTIFY_SLACK, TM_NOTIFY_DISCORD };
 
@@ -23,5 +24,10 @@ extern const struct tm_field tm_notify_fields[];
 
 /* -TM_EINPUT names file and what is wrong: a receiver that says nothing or too much, an unknown alert. */
 int tm_notify_check(const struct tm_maps *targets, const char *file, struct tm_error *e);
+
+/* A job file with the webhooks of `targets` behind those receivers that it names itself: for a coordinator on a machine
+ * that has no config.yaml. Mail and commands are this machine's, and stay behind. */
+int tm_notify_add_webhooks(const char *document, const struct tm_maps *targets, struct tm_text *out,
+                           struct tm_error *e);
 
 #endif

@@ -1,5 +1,5 @@
 """A receiver of webhooks on loopback: writes its address, then each body with its path as a line. Paths that begin with /down
-answer 503 the first time. Use: receiver.py ADDRESS-FILE OUT"""
+answer 503 the first time. Use: receiver.py ADDRESS-FILE OUT [HOST]"""
 import http.server
 import json
 import os
@@ -22,7 +22,8 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         pass
 
 
-server = http.server.HTTPServer(("127.0.0.1", 0), Receiver)
-open(sys.argv[1] + ".new", "w").write(f"127.0.0.1:{server.server_port}")
+host = sys.argv[3] if len(sys.argv) > 3 else "127.0.0.1"
+server = http.server.HTTPServer((host, 0), Receiver)
+open(sys.argv[1] + ".new", "w").write(f"{host}:{server.server_port}")
 os.rename(sys.argv[1] + ".new", sys.argv[1])
 server.serve_forever()
