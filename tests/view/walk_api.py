@@ -3,16 +3,18 @@
 Use: walk_api.py HOST:PORT TOKEN OPENAPI.json [JOB [JOB.yaml...]]
 Every operation is asked for as it is, with each parameter at its limit and beyond it, without a token, and by another
 method. What changes something (scope steer) is only asked in ways that must be refused; job files are posted to whatever
-takes one. Prints what is wrong.
+takes one. WATCH_TOKEN in the environment is one that may only watch: what steers is refused to it. Prints what is wrong.
 """
 import gzip
 import http.client
 import json
+import os
 import sys
 
 address, token, file = sys.argv[1:4]
 job = sys.argv[4] if len(sys.argv) > 4 else None
 job_files = sys.argv[5:]
+watch_token = os.environ.get("WATCH_TOKEN")
 wrong = 0
 asked = 0
 
@@ -113,6 +115,11 @@ for path, operations in described["paths"].items():
             check(what + " without a token", responses, status, kind, body)
             if status != 401:
                 complain(f"{what} without a token: {status}")
+        if steers and watch_token:
+            status, kind, body = ask(method, place, with_token=False, headers={"Authorization": "Bearer " + watch_token})
+            check(what + " by who may only watch", responses, status, kind, body)
+            if status != 403:
+                complain(f"{what} by who may only watch: {status}")
         status, kind, body = ask(method, place, headers={"Origin": "http://evil.example"})
         check(what + " from another site", responses, status, kind, body)
         if status != 403:
