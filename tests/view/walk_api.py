@@ -116,7 +116,9 @@ for path, operations in described["paths"].items():
             if status != 401:
                 complain(f"{what} without a token: {status}")
         if steers and watch_token:
-            status, kind, body = ask(method, place, with_token=False, headers={"Authorization": "Bearer " + watch_token})
+            must = "&".join(f"{p['name']}=1" for p in operation["parameters"] if p["in"] == "query" and p.get("required"))
+            status, kind, body = ask(method, place + (f"?{must}" if must else ""), with_token=False,
+                                     headers={"Authorization": "Bearer " + watch_token})
             check(what + " by who may only watch", responses, status, kind, body)
             if status != 403:
                 complain(f"{what} by who may only watch: {status}")
