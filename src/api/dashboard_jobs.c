@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/paths.h"
 #include "run/find_run.h"
+#include "run/run_places.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -131,6 +132,13 @@ static void add_elsewhere(struct tm_dashboard *d, const char *dir)
     if (job != NULL) job->elsewhere = true;
 }
 
+static int take_place(void *context, const char *dir, struct tm_error *e)
+{
+    (void)e;
+    add_elsewhere(context, dir);
+    return 0;
+}
+
 static int by_name(const void *a, const void *b)
 {
     const struct tm_dashboard_job *const *x = a;
@@ -147,6 +155,7 @@ void tm_dashboard__search(struct tm_dashboard *d)
     (void)d->env->folder_each(d->env, d->options.root, take_name, d, NULL);
     for (size_t i = 0; i < d->options.dir_count; i++)
         add_elsewhere(d, d->options.dirs[i]);
+    (void)tm_run_places_each(d->env, d->options.root, take_place, d, NULL);
     tm_dashboard__search_remotes(d);
     for (size_t i = 0; i < d->job_count; i++) {
         if (d->jobs[i]->seen)

@@ -21,6 +21,7 @@
 #include "run/chaos_driver.h"
 #include "run/find_run.h"
 #include "run/run_home.h"
+#include "run/run_places.h"
 #include "run/state_folder.h"
 
 #include <errno.h>
@@ -446,10 +447,18 @@ static void show_tickets(struct run *run)
     tm_text_deinit(&text);
 }
 
+/* A dashboard that is opened later shall find it wherever it is. */
+static void put_down_place(const struct run *run)
+{
+    const char *root = tm_path(run->cli->env, TM_PATH_STATE, "", &run->cli->arena, NULL);
+    if (root != NULL) tm_run_places_add(run->cli->env, root, run->dir);
+}
+
 static int supervise(struct run *run, struct tm_error *e)
 {
     int heard = 0;
     int rc = 0;
+    put_down_place(run);
     open_dashboard(run);
     show_tickets(run);
     run->alerts = tm_run_alerts_open(run->cli, &run->settings.job, run->dir, run->resumed);
@@ -581,6 +590,7 @@ static int detach(struct run *run, struct tm_error *e)
                                               .resumed = run->resumed,
                                               .again = tm_given(run->cli, "again")};
     if (rc == 0) rc = tm_run_detach(run->cli, &request, e);
+    if (rc == 0) put_down_place(run);
     tm_text_deinit(&options);
     return rc;
 }
