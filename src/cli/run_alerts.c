@@ -6,11 +6,14 @@
 #include "run/notifier.h"
 #include "run/state_folder.h"
 
+#include <string.h>
+
 enum { LOOK_MS = 1000, LAST_MS = 15000, STEP_MS = 20, PATIENCE_S = 600 };
 
 struct tm_run_alerts {
     struct tm_env *env;
     const struct tm_maps *lists[2];
+    struct tm_maps own; /* of config.yaml, without those that the job names, too; the array is owned */
     struct tm_notifier *notifier;
     struct tm_api_client *client;
     int64_t looked_ms;
@@ -20,6 +23,26 @@ struct tm_run_alerts {
 static int64_t now_ms(const struct tm_run_alerts *a)
 {
     return a->env->monotonic_ns(a->env) / 1000000;
+}
+
+/* A run that was detached has this machine's webhooks in its job file; whoever goes on with it here tells them once. */
+static bool is_named(const struct tm_maps *job, const struct tm_notify_target *target)
+{
+    const struct tm_notify_target *all = job->items;
+    for (size_t i = 0; target->webhook != NULL && i < job->count; i++)
+        if (all[i].webhook != NULL && strcmp(all[i].webhook, target->webhook) == 0) return true;
+    return false;
+}
+
+static int take_own(struct tm_run_alerts *a, const struct tm_maps *job, const struct tm_maps *config)
+{
+    const struct tm_notify_target *from = config->items;
+    struct tm_notify_target *to = tm_calloc(config->count + 1, sizeof *to);
+    if (to == NULL) return -(int)TM_ENOMEM;
+    for (size_t i = 0; i < config->count; i++)
+        if (!is_named(job, &from[i])) to[a->own.count++] = from[i];
+    a->own.items = to;
+    return 0;
 }
 
 struct tm_run_alerts *tm_run_alerts_open(struct tm_cli *cli, const struct tm_job *job, const char *dir, bool resumed)
@@ -32,9 +55,10 @@ struct tm_run_alerts *tm_run_alerts_open(struct tm_cli *cli, const struct tm_job
     a->env = cli->env;
     a->job = job->name;
     a->lists[0] = &job->notify;
-    a->lists[1] = &cli->settings.notify;
+    a->lists[1] = &a->own;
     tm_state_path(dir, TM_STATE_LOGS, logs);
-    a->notifier = tm_notifier_create(cli->env, logs, a->lists, 2, &limits);
+    if (take_own(a, &job->notify, &cli->settings.notify) == 0)
+        a->notifier = tm_notifier_create(cli->env, logs, a->lists, 2, &limits);
     a->client = tm_api_client_create(cli->env, dir);
     if (a->notifier != NULL && resumed) tm_notifier_go_on(a->notifier);
     if (a->notifier != NULL && a->client != NULL) return a;
@@ -47,6 +71,7 @@ void tm_run_alerts_close(struct tm_run_alerts *a)
     if (a == NULL) return;
     tm_notifier_destroy(a->notifier);
     tm_api_client_destroy(a->client);
+    tm_free(a->own.items);
     tm_free(a);
 }
 
