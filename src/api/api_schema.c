@@ -20,8 +20,9 @@ static const struct {
      "spot_usd_h:n? on_demand_usd_h:n? pools?:[{pool:s gpu:s want:i here:i price_usd_h:n? instance_hours:n "
      "bill_usd:n?}] pause_s:Spread recovery_s:Spread waiting_s:n pauses:[{generation:i cause:s end_utc_ms:i "
      "pause_s:n}] wall_s:n events:[{sequence:i utc_ms:i kind:s text:s}]"},
-    {"Instance", "id:i state:s pool?:i spot:b announced:b zone:i start_ms:i end_ms:i leaves_utc_ms:i price_usd_h:n? "
-                 "bill_usd:n? worker:b drained:b seat:s pipeline:i stage:i"},
+    {"Instance",
+     "id:i state:s pool?:i spot:b announced:b zone:i zone_name:s start_ms:i end_ms:i leaves_utc_ms:i price_usd_h:n? "
+     "bill_usd:n? worker:b drained:b seat:s pipeline:i stage:i"},
     {"Spread", "count:i p50:n? max:n? total:n?"},
     {"Event", "sequence:i utc_ms:i kind:s quiet:b text:s *"}, /* under its kind: what the record has of it */
     {"History",

@@ -13,7 +13,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { APART_MS = 10000, ACCOUNT_EVERY_MS = 1000, TOLD_AFTER_END_MS = 3600 * 1000, NOTICED_MAX = 256, HINTS_MAX = 64 };
+enum {
+    APART_MS = 10000,
+    ACCOUNT_EVERY_MS = 1000,
+    TOLD_AFTER_END_MS = 3600 * 1000,
+    NOTICED_MAX = 256,
+    HINTS_MAX = 64,
+    ZONES_MAX = 64
+};
 enum { TOLD_MAX = 4096, ACCOUNT_BYTES_MAX = 1 << 16, WAITS_MAX = 20, BILL_WAIT_MS = 60000, BILL_LOOK_MS = 200 };
 
 struct noticed {
@@ -470,6 +477,27 @@ static size_t fill_hints(struct tm_cloud_driver *d, Tmw__HintEvent *told, Tmw__H
     return d->hinted_count;
 }
 
+/* Of those instances: each zone once, as far as there is room. */
+static size_t fill_zones(struct tm_cloud_driver *d, const Tmw__CloudReport *body, Tmw__ZoneEvent *told,
+                         Tmw__ZoneEvent **list)
+{
+    size_t filled = 0;
+    for (size_t i = 0; i < body->n_instances && filled < ZONES_MAX; i++) {
+        uint32_t zone = body->instances[i]->zone;
+        const struct tm_cloud_instance *first = zone != 0 ? tm_cloud_find(d->cloud, zone) : NULL;
+        bool known = first == NULL;
+        for (size_t k = 0; k < filled && !known; k++)
+            known = told[k].zone == zone;
+        if (known) continue;
+        tmw__zone_event__init(&told[filled]);
+        told[filled].zone = zone;
+        told[filled].name = (char *)first->zone;
+        list[filled] = &told[filled];
+        filled++;
+    }
+    return filled;
+}
+
 static void report(struct tm_cloud_driver *d)
 {
     Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
@@ -478,6 +506,8 @@ static void report(struct tm_cloud_driver *d)
     Tmw__PoolReport *pool_list[TM_CLOUD_POOLS_MAX];
     Tmw__HintEvent hints[HINTS_MAX];
     Tmw__HintEvent *hint_list[HINTS_MAX];
+    Tmw__ZoneEvent zones[ZONES_MAX];
+    Tmw__ZoneEvent *zone_list[ZONES_MAX];
     Tmw__Instance *told = tm_calloc(TOLD_MAX, sizeof *told);
     Tmw__Instance **list = tm_calloc(TOLD_MAX, sizeof *list);
     if (told != NULL && list != NULL) {
@@ -496,6 +526,8 @@ static void report(struct tm_cloud_driver *d)
         body.n_pools = (size_t)d->pool_count;
         body.hints = hint_list;
         body.n_hints = fill_hints(d, hints, hint_list);
+        body.zones = zone_list;
+        body.n_zones = fill_zones(d, &body, zones, zone_list);
         tm_cloud_link_report(&d->link, now_ms(d), &body, &d->out);
     }
     tm_free(list);

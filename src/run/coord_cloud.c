@@ -280,6 +280,7 @@ void tm_coord__on_cloud(struct tm_coordinator *c, int64_t now_ms, const tm_messa
     if (take_pools(c, report) || new_price) tm_coord__record_price(c, out);
     tm_coord__tell_refusals(c, report, out);
     tm_coord__tell_hints(c, report, out);
+    tm_coord__tell_zones(c, report, out);
     for (size_t i = 0; i < report->n_instances; i++) {
         take_instance(c, now_ms, report->instances[i], bill_due, out);
         take_notice(c, now_ms, report->instances[i], out);

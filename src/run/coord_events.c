@@ -209,6 +209,27 @@ void tm_coord__tell_hints(struct tm_coordinator *c, const Tmw__CloudReport *repo
     }
 }
 
+void tm_coord__keep_zone(struct tm_coordinator *c, uint32_t zone)
+{
+    c->told_zones[c->told_zone_count++ % ZONES_KEPT] = zone;
+}
+
+/* Each zone's name once: reports repeat it. */
+void tm_coord__tell_zones(struct tm_coordinator *c, const Tmw__CloudReport *report, struct tm_outbox *out)
+{
+    for (size_t i = 0; i < report->n_zones; i++) {
+        bool told = false;
+        for (size_t k = 0; k < c->told_zone_count && k < ZONES_KEPT; k++)
+            told = told || c->told_zones[k] == report->zones[i]->zone;
+        if (told) continue;
+        Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+        event.body_case = TMW__RECORD_EVENT__BODY_ZONE;
+        event.zone = report->zones[i];
+        tm_coord__keep_zone(c, report->zones[i]->zone);
+        tm_coord__record(c, &event, false, out);
+    }
+}
+
 void tm_coord__tell_rent(struct tm_coordinator *c, struct tm_outbox *out)
 {
     bool same = c->told_spot == c->want_spot && c->told_on_demand == c->want_on_demand &&

@@ -34,6 +34,7 @@ enum {
     RELEASES_MAX = 64,
     FAILURES_KEPT = 64,
     HINTS_KEPT = 64,
+    ZONES_KEPT = 256,
     FILES_FAILED_MAX = 3 /* copy sets, or moves of layers, in a row for want of files that can be written or read */
 };
 
@@ -358,6 +359,8 @@ struct tm_coordinator {
     uint32_t told_want[TM_RUN_POOLS_MAX];
     uint64_t told_hints[HINTS_KEPT]; /* ring: instances whose hint is in the record */
     size_t told_hint_count;
+    uint32_t told_zones[ZONES_KEPT]; /* ring: zones whose name is in the record */
+    size_t told_zone_count;
     bool told_refused[TM_RUN_POOLS_MAX]; /* by pool: it has no capacity for all that are wanted */
 
     bool starved; /* there are too few workers, or the newest copy set's holders are not here */
@@ -618,6 +621,8 @@ void tm_coord__record_state(struct tm_coordinator *c, bool sync, struct tm_outbo
 void tm_coord__tell_state(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__tell_rent(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__keep_hint(struct tm_coordinator *c, uint64_t instance); /* it is in the record */
+void tm_coord__keep_zone(struct tm_coordinator *c, uint32_t zone);     /* it is in the record */
+void tm_coord__tell_zones(struct tm_coordinator *c, const Tmw__CloudReport *report, struct tm_outbox *out);
 void tm_coord__tell_hints(struct tm_coordinator *c, const Tmw__CloudReport *report, struct tm_outbox *out);
 void tm_coord__tell_refusals(struct tm_coordinator *c, const Tmw__CloudReport *report, struct tm_outbox *out);
 

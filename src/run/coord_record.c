@@ -420,6 +420,9 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
     case TMW__RECORD_EVENT__BODY_HINT:
         tm_coord__keep_hint(c, event->hint->instance);
         return 0;
+    case TMW__RECORD_EVENT__BODY_ZONE:
+        tm_coord__keep_zone(c, event->zone->zone);
+        return 0;
     case TMW__RECORD_EVENT__BODY_STEER:
         tm_coord__load_steer(c, event->steer);
         return 0;

@@ -25,6 +25,7 @@ bool tm_run_event_quiet(const Tmw__RecordEvent *event)
     case TMW__RECORD_EVENT__BODY_PROGRESS:
     case TMW__RECORD_EVENT__BODY_STEPS: /* for loggers */
     case TMW__RECORD_EVENT__BODY_PRICE:
+    case TMW__RECORD_EVENT__BODY_ZONE: /* it is told with each instance */
     case TMW__RECORD_EVENT__BODY_JOB:
     case TMW__RECORD_EVENT__BODY_KERNEL_CLASS:
     case TMW__RECORD_EVENT__BODY_FINGERPRINT:
@@ -307,6 +308,10 @@ static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
     case TMW__RECORD_EVENT__BODY_RESTART:
         tm_text_puts(out, event->restart->rebuilt ? "the coordinator restarted, without its record"
                                                   : "the coordinator restarted; training continued");
+        break;
+    case TMW__RECORD_EVENT__BODY_ZONE:
+        tm_text_printf(out, "zone %" PRIu32 " is ", event->zone->zone);
+        safe(out, event->zone->name);
         break;
     case TMW__RECORD_EVENT__BODY_STEER:
         steer_words(event->steer, out);

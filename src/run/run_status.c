@@ -97,6 +97,7 @@ static void write_instance(const struct tm_run_instance *instance, bool choice, 
     tm_jsonout_bool(json, "spot", instance->spot);
     tm_jsonout_bool(json, "announced", instance->announced);
     count(json, "zone", instance->zone);
+    tm_jsonout_string(json, "zone_name", instance->zone_name);
     tm_jsonout_integer(json, "start_ms", instance->start_ms);
     tm_jsonout_integer(json, "end_ms", instance->end_ms);
     tm_jsonout_integer(json, "leaves_utc_ms", instance->leaves_utc_ms);
@@ -442,6 +443,8 @@ static void read_instance(struct reading *r, json_t *map, struct tm_run_instance
     instance->spot = bool_of(r, map, "spot");
     instance->announced = bool_of(r, map, "announced");
     instance->zone = small_of(r, map, "zone");
+    if (json_object_get(map, "zone_name") != NULL)
+        text_of(r, map, "zone_name", instance->zone_name, sizeof instance->zone_name);
     instance->start_ms = integer_of(r, map, "start_ms");
     instance->end_ms = integer_of(r, map, "end_ms");
     instance->leaves_utc_ms = integer_of(r, map, "leaves_utc_ms");

@@ -78,6 +78,8 @@ struct tm_run_pool_status {
     double bill_usd;
 };
 
+enum { TM_RUN_ZONE_MAX = 64 };
+
 enum tm_seat_kind { TM_SEAT_NONE, TM_SEAT_SPARE, TM_SEAT_TRAINS, TM_SEAT_KEEPS };
 
 struct tm_run_instance {
@@ -88,9 +90,10 @@ struct tm_run_instance {
     bool spot;
     bool announced; /* of one that is lost: there was a notice */
     uint32_t zone;
-    int64_t start_ms;      /* the cloud's time, as end_ms */
-    int64_t end_ms;        /* 0: it is here */
-    int64_t leaves_utc_ms; /* TM_INSTANCE_NOTICED: UTC */
+    char zone_name[TM_RUN_ZONE_MAX]; /* as the cloud calls it; "": not known */
+    int64_t start_ms;                /* the cloud's time, as end_ms */
+    int64_t end_ms;                  /* 0: it is here */
+    int64_t leaves_utc_ms;           /* TM_INSTANCE_NOTICED: UTC */
     double price_usd_h;
     double bill_usd;
     bool worker;            /* its worker holds a lease */

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PAUSES_MAX = 1 << 20, INSTANCES_MAX = 1 << 16, RATE_SAMPLES = 64, RATE_WINDOW_MS = 10000 };
+enum { PAUSES_MAX = 1 << 20, INSTANCES_MAX = 1 << 16, RATE_SAMPLES = 64, ZONES_MAX = 256, RATE_WINDOW_MS = 10000 };
 
 struct rate_sample {
     int64_t utc_ms;
@@ -22,6 +22,12 @@ struct sorted {
     double *sizes; /* owned */
     size_t count;
     size_t capacity;
+};
+
+/* What the number of a zone means. */
+struct zone {
+    uint32_t number;
+    char name[TM_RUN_ZONE_MAX];
 };
 
 struct tm_run_watch {
@@ -52,6 +58,8 @@ struct tm_run_watch {
     bool deadline_ordered;
     bool budget_ordered;
     struct tm_outlook outlook;
+    struct zone zones[ZONES_MAX]; /* a ring: the newest */
+    size_t zone_count;
 };
 
 static void begin(struct tm_run_watch *watch)
@@ -233,6 +241,20 @@ static void cloud_time(struct tm_run_watch *watch, int64_t utc_ms, int64_t cloud
     watch->cloud_ms = cloud_ms;
 }
 
+static void take_zone(struct tm_run_watch *watch, const Tmw__ZoneEvent *body)
+{
+    struct zone *zone = &watch->zones[watch->zone_count++ % ZONES_MAX];
+    zone->number = body->zone;
+    copy_text(zone->name, sizeof zone->name, body->name);
+}
+
+static const char *zone_name(const struct tm_run_watch *watch, uint32_t number)
+{
+    for (size_t i = 0; number != 0 && i < watch->zone_count && i < ZONES_MAX; i++)
+        if (watch->zones[i].number == number) return watch->zones[i].name;
+    return "";
+}
+
 static int take_instance(struct tm_run_watch *watch, int64_t at_ms, const Tmw__Instance *body, struct tm_error *e)
 {
     struct tm_run_status *s = &watch->status;
@@ -256,6 +278,7 @@ static int take_instance(struct tm_run_watch *watch, int64_t at_ms, const Tmw__I
     instance->pool = body->pool < TM_RUN_POOLS_MAX ? body->pool : 0;
     instance->announced = body->announced;
     instance->zone = body->zone;
+    copy_text(instance->zone_name, sizeof instance->zone_name, zone_name(watch, body->zone));
     instance->start_ms = body->start_ms;
     instance->end_ms = body->end_ms;
     instance->price_usd_h = (double)body->price_microusd_h / 1e6;
@@ -620,6 +643,9 @@ static int take_body(struct tm_run_watch *watch, const Tmw__RecordEvent *event, 
         return 0;
     case TMW__RECORD_EVENT__BODY_JOB:
         take_job(watch, event->job);
+        return 0;
+    case TMW__RECORD_EVENT__BODY_ZONE:
+        take_zone(watch, event->zone);
         return 0;
     case TMW__RECORD_EVENT__BODY_STEER:
         take_steer(watch, event->steer);

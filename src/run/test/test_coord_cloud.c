@@ -27,6 +27,8 @@ struct pair {
     size_t recorded; /* instance facts */
     size_t hints;    /* that were told, and the last one's words */
     char hint[200];
+    size_t zones; /* likewise */
+    char zone[200];
     size_t refusals; /* that were told, and of how many the last was */
     uint32_t missing;
     char words[300]; /* of the last one that had some missing */
@@ -90,6 +92,9 @@ static void deliver(struct pair *p, int times)
             bool hint = event->body_case == TMW__RECORD_EVENT__BODY_HINT;
             p->hints += hint;
             if (hint) keep_words(event, p->hint, sizeof p->hint);
+            bool zone = event->body_case == TMW__RECORD_EVENT__BODY_ZONE;
+            p->zones += zone;
+            if (zone) keep_words(event, p->zone, sizeof p->zone);
             if (refusal) p->missing = event->refusal->missing;
             if (refusal && p->missing > 0) keep_words(event, p->words, sizeof p->words);
         }
@@ -170,6 +175,10 @@ static void test_pools(void **state)
     Tmw__HintEvent *hints[] = {&hint};
     hint.instance = 2;
     hint.why = (char[]){"node n1 is drained"};
+    Tmw__ZoneEvent zone = TMW__ZONE_EVENT__INIT;
+    Tmw__ZoneEvent *zones[] = {&zone};
+    zone.zone = instances[0].zone = instances[1].zone = 1;
+    zone.name = (char[]){"us-east-1b"};
     for (int i = 0; i < 6; i++) {
         Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
         if (i == 3) assert_true(p.refusals == 1 && p.missing == 2); /* once, though it is reported again */
@@ -180,6 +189,8 @@ static void test_pools(void **state)
         body.n_pools = 3;
         body.hints = hints;
         body.n_hints = 1;
+        body.zones = zones;
+        body.n_zones = 1;
         tm_cloud_link__changed(&p.link);
         assert_true(tm_cloud_link_due(&p.link, p.now_ms, &p.from_link));
         tm_cloud_link_report(&p.link, p.now_ms, &body, &p.from_link);
@@ -195,6 +206,8 @@ static void test_pools(void **state)
     assert_int_equal(seen.offered, 7);
     assert_int_equal(seen.refused, 2);
     assert_int_equal(p.hints, 1); /* though every report has it */
+    assert_int_equal(p.zones, 1); /* likewise */
+    assert_string_equal(p.zone, "zone 1 is us-east-1b");
     assert_string_equal(p.hint, "instance 2 may be preempted soon: node n1 is drained");
     assert_int_equal(p.refusals, 3); /* it refuses, has room, refuses again */
     assert_string_equal(p.words, "pool 2 has no capacity for 2 of the instances that are wanted: VcpuLimitExceeded: no "

@@ -293,6 +293,26 @@ static void test_a_slow_cloud(void **state)
     samples_deinit(&s);
 }
 
+static void test_zones_have_names(void **state)
+{
+    (void)state;
+    struct samples s;
+    samples_init(&s);
+    SAMPLE(&s, body, Tmw__ZoneEvent, zone, ZONE, tmw__zone_event__init);
+    body->zone = 1;
+    body->name = (char *)"us-east-1b";
+    add_instance(&s, 1, 60000, 0)->zone = 1;
+    add_instance(&s, 2, 60000, 0)->zone = 2; /* nobody has told its name */
+    (void)add_instance(&s, 3, 60000, 0);
+    struct tm_run_watch *watch = watch_of(&s);
+    const struct tm_run_status *got = tm_run_watch_status(watch);
+    assert_string_equal(got->instances[0].zone_name, "us-east-1b");
+    assert_string_equal(got->instances[1].zone_name, "");
+    assert_string_equal(got->instances[2].zone_name, "");
+    tm_run_watch_destroy(watch);
+    samples_deinit(&s);
+}
+
 static void test_the_loss_curve_is_thinned(void **state)
 {
     (void)state;
@@ -787,7 +807,7 @@ static void test_settling(void **state)
 TM_TEST_MAIN(TM_TEST(test_settling), TM_TEST(test_a_small_run), TM_TEST(test_halfway_and_again),
              TM_TEST(test_waiting_and_rolling_back), TM_TEST(test_stopped_and_gone_on), TM_TEST(test_no_cloud),
              TM_TEST(test_pools_on_demand), TM_TEST(test_traffic), TM_TEST(test_a_slow_cloud),
-             TM_TEST(test_the_loss_curve_is_thinned), TM_TEST(test_the_pace), TM_TEST(test_looking),
-             TM_TEST(test_words), TM_TEST(test_every_kind_has_words), TM_TEST(test_events_as_json),
-             TM_TEST(test_a_long_command), TM_TEST(test_status_there_and_back), TM_TEST(test_wrong_status),
-             TM_TEST(test_summary), TM_TEST(test_memory))
+             TM_TEST(test_zones_have_names), TM_TEST(test_the_loss_curve_is_thinned), TM_TEST(test_the_pace),
+             TM_TEST(test_looking), TM_TEST(test_words), TM_TEST(test_every_kind_has_words),
+             TM_TEST(test_events_as_json), TM_TEST(test_a_long_command), TM_TEST(test_status_there_and_back),
+             TM_TEST(test_wrong_status), TM_TEST(test_summary), TM_TEST(test_memory))
