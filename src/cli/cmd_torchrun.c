@@ -3,8 +3,10 @@
 #include "base/number.h"
 #include "base/paths.h"
 #include "cli/commands.h"
+#include "cli/own_address.h"
 #include "job/job_agent.h"
 #include "job/launch.h"
+#include "job/provider.h"
 #include "job/script_figures.h"
 #include "job/tickets.h"
 #include "job/torchrun.h"
@@ -105,9 +107,14 @@ struct torchrun {
     struct tm_cli *cli;
     struct tm_torchrun job;
     char endpoint[TM_ADDRESS_MAX]; /* "": none, on this machine alone */
-    const char *ticket;            /* to join by; NULL: none */
-    const char *dir;               /* state folder */
-    const char *file;              /* the job's */
+    char bound[TM_ADDRESS_MAX];    /* what the endpoint is here, where it names this machine */
+    char listen[TM_ADDRESS_MAX];
+    char advertise[TM_ADDRESS_MAX]; /* "": where it listens */
+    const char *local;              /* where others reach the node beside the coordinator; NULL: as it comes in */
+    char own[TM_ADDRESS_MAX];
+    const char *ticket; /* to join by; NULL: none */
+    const char *dir;    /* state folder */
+    const char *file;   /* the job's */
     char name[64];
     char folder[PATH_BYTES];
 };
@@ -316,15 +323,36 @@ static int write_job(struct torchrun *t, struct tm_error *e)
     return rc;
 }
 
+/* Where this machine listens, and what others are told. A name may mean something else here than elsewhere: Debian's
+ * installer writes 127.0.1.1 beside a machine's own. So of a name it listens on every address, and the node beside the
+ * coordinator, whose workers others must reach too, gets one that is not the machine's own alone. */
+static void find_addresses(struct torchrun *t)
+{
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    t->local = tm_given_text(t->cli, "local-addr");
+    (void)snprintf(t->listen, sizeof t->listen, "%s", t->endpoint[0] == '\0' ? "127.0.0.1:0" : t->endpoint);
+    if (t->job.nodes_max == 1 || t->endpoint[0] == '\0' || tm_address_is_loopback(t->endpoint)) return;
+    if (tm_address_split(t->endpoint, host, port, NULL) != 0 || tm_host_is_address(host)) return;
+    tm_address_join(tm_provider_any_host(t->cli->env), port, t->listen);
+    (void)snprintf(t->advertise, sizeof t->advertise, "%s", host);
+    if (t->local != NULL || !tm_address_is_loopback(t->bound) || !tm_own_address(t->own)) return;
+    t->local = t->own;
+    if (!t->cli->quiet)
+        tm_log(TM_LOG_WARN,
+               "%s is this machine alone, as it is looked up here: its workers are told to others as %s "
+               "(--local-addr says otherwise)",
+               host, t->local);
+}
+
 static int start_node(struct torchrun *t, int *out_pid, struct tm_error *e)
 {
-    const char *local = tm_given_text(t->cli, "local-addr");
     bool shows = !t->cli->json && !t->cli->quiet;
     const char *words[] = {"/proc/self/exe", "torchrun", "--node-of", t->dir, NULL, NULL, NULL, NULL};
     size_t count = 4;
     if (!shows) words[count++] = "--quiet";
-    if (local != NULL) words[count++] = "--local-addr";
-    if (local != NULL) words[count++] = local;
+    if (t->local != NULL) words[count++] = "--local-addr";
+    if (t->local != NULL) words[count++] = t->local;
     const struct tm_process_options options = {.argv = words, .group = true};
     return t->cli->env->process_start_with(t->cli->env, &options, out_pid, e);
 }
@@ -339,6 +367,7 @@ static int coordinate(struct torchrun *t, struct tm_error *e)
     bool alone = t->endpoint[0] == '\0';
     int rc = write_job(t, e);
     if (rc != 0) return rc;
+    find_addresses(t);
     if (!alone && !cli->quiet && t->job.nodes_min > 1)
         tm_log(TM_LOG_WARN,
                "it waits until there are %" PRId64 " machines: say the same line on the others, with "
@@ -352,7 +381,9 @@ static int coordinate(struct torchrun *t, struct tm_error *e)
     words[count++] = "--cloud";
     words[count++] = "join";
     words[count++] = "--listen";
-    words[count++] = alone ? "127.0.0.1:0" : t->endpoint; /* this machine is the only node, or the first */
+    words[count++] = t->listen; /* this machine is the only node, or the first */
+    if (t->advertise[0] != '\0') words[count++] = "--advertise";
+    if (t->advertise[0] != '\0') words[count++] = t->advertise;
     words[count++] = t->file;
     rc = start_node(t, &node, e);
     if (rc != 0) return rc;
@@ -365,18 +396,17 @@ static int coordinate(struct torchrun *t, struct tm_error *e)
 }
 
 /* One can listen at an address of one's own alone. */
-static bool is_here(const struct torchrun *t)
+static bool is_here(struct torchrun *t)
 {
     char host[TM_ADDRESS_MAX];
     char port[TM_PORT_MAX];
     char address[TM_ADDRESS_MAX];
-    char bound[TM_ADDRESS_MAX];
     struct tm_env *env = t->cli->env;
     int handle = -1;
     if (t->endpoint[0] == '\0') return true;
     if (tm_address_split(t->endpoint, host, port, NULL) != 0) return false;
     tm_address_join(host, "0", address);
-    if (env->net_listen(env, address, &handle, bound, NULL) != 0) return false;
+    if (env->net_listen(env, address, &handle, t->bound, NULL) != 0) return false;
     env->net_close(env, handle);
     return true;
 }

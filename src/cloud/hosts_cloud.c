@@ -22,7 +22,8 @@ enum {
     LASTED_MS = 60000, /* an instance that was there so long makes its host a good one again */
     END_LIMIT_MS = 20000,
     TAKEN_STATUS = 143, /* hosts_command.c: the agent had SIGTERM */
-    HISTORY_MAX = 1 << 16
+    HISTORY_MAX = 1 << 16,
+    HOST_WORD_BYTES = TM_HOST_NAME_MAX + 8
 };
 
 static struct tm_hosts__cloud *of(struct tm_cloud *cloud)
@@ -87,8 +88,17 @@ static int end_instance(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, 
     return tell(c, event, e);
 }
 
+/* As the list has it: one machine may be there by several ports. */
+static const char *name_of(const struct tm_hosts__slot *slot, char out[HOST_WORD_BYTES])
+{
+    (void)snprintf(out, HOST_WORD_BYTES, "%s%s%s", slot->host->name, slot->host->port[0] != '\0' ? ":" : "",
+                   slot->host->port);
+    return out;
+}
+
 static void wait_longer(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, const char *why)
 {
+    char name[HOST_WORD_BYTES];
     int64_t wait = RETRY_MS;
     for (int i = 0; i < slot->failures && wait < RETRY_MAX_MS; i++)
         wait *= 2;
@@ -96,7 +106,7 @@ static void wait_longer(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, 
     slot->failures++;
     slot->retry_ms = now_ms(&c->cloud) + wait;
     slot->doing = TM_HOSTS_NOTHING;
-    tm_log(TM_LOG_WARN, "host %s: %s; trying again in %" PRId64 " s", slot->host->name, why, wait / 1000);
+    tm_log(TM_LOG_WARN, "host %s: %s; trying again in %" PRId64 " s", name_of(slot, name), why, wait / 1000);
 }
 
 /* The last line that ssh or the host said, for people; never what we sent. */
@@ -106,7 +116,7 @@ static const char *last_words(const struct tm_hosts__slot *slot, char out[200])
     const char *last = "no answer";
     size_t length = strlen(last);
     for (const char *at = text; *at != '\0';) {
-        size_t line = strcspn(at, "\n");
+        size_t line = strcspn(at, "\r\n"); /* ssh ends its own lines with both */
         if (line > 0 && strncmp(at, "TM-", 3) != 0) {
             last = at;
             length = line;
@@ -429,6 +439,7 @@ static int hosts_destroy(struct tm_cloud *cloud, struct tm_error *e)
         if (rc == 0) rc = released;
         c->slots[i].failures = 0;
     }
+    char name[HOST_WORD_BYTES];
     while (!is_quiet(c) && now_ms(cloud) < until) {
         int next = hosts_next(cloud, LOOK_MS, &event, NULL);
         if (next != 0 && next != -(int)TM_ETIMEOUT) break;
@@ -436,7 +447,7 @@ static int hosts_destroy(struct tm_cloud *cloud, struct tm_error *e)
     for (size_t i = 0; i < c->slot_count; i++)
         if (c->slots[i].unclean)
             tm_log(TM_LOG_WARN, "host %s cannot be reached: an agent that still runs there gives up within 5 minutes",
-                   c->slots[i].host->name);
+                   name_of(&c->slots[i], name));
     free_all(c);
     return rc;
 }

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PODS_MAX = 4096, LOST_AFTER_S = 15 };
+enum { PODS_MAX = 4096, LOST_AFTER_S = 15, GRACE_S = 30 };
 
 static const struct {
     const char *label;
@@ -27,16 +27,22 @@ enum { SPOT_MARKS = sizeof spot_marks / sizeof *spot_marks };
 /* ---- writing ---- */
 
 void tm_kube_head_write(struct tm_jsonout *json, const char *version, const char *kind, const char *name,
-                        const char *app)
+                        const char *space, const char *app)
 {
     tm_jsonout_string(json, "apiVersion", version);
     tm_jsonout_string(json, "kind", kind);
     tm_jsonout_object(json, "metadata");
     tm_jsonout_string(json, "name", name);
+    if (space != NULL) tm_jsonout_string(json, "namespace", space);
     tm_jsonout_object(json, "labels");
     tm_jsonout_string(json, "app.kubernetes.io/name", "tidemill");
     tm_jsonout_string(json, "app.kubernetes.io/instance", app);
     /* labels and metadata stay open */
+}
+
+int64_t tm_kube_grace_s(int64_t notice_ms)
+{
+    return notice_ms > 0 ? (notice_ms + 999) / 1000 : GRACE_S;
 }
 
 static void end_head(struct tm_jsonout *json)
@@ -155,7 +161,7 @@ void tm_kube_pod_write(const struct tm_kube_pod *pod, struct tm_jsonout *json)
     char number[32];
     (void)snprintf(number, sizeof number, "%" PRIu64, pod->instance);
     tm_jsonout_object(json, NULL);
-    tm_kube_head_write(json, "v1", "Pod", pod->name, pod->app);
+    tm_kube_head_write(json, "v1", "Pod", pod->name, pod->space, pod->app);
     if (pod->folder != NULL) tm_jsonout_string(json, TM_KUBE_LABEL_FOLDER, pod->folder);
     tm_jsonout_string(json, TM_KUBE_LABEL_INSTANCE, number);
     end_head(json);
@@ -180,7 +186,7 @@ void tm_kube_secret__write(const char *name, const char *app, const char *folder
                            struct tm_jsonout *json)
 {
     tm_jsonout_object(json, NULL);
-    tm_kube_head_write(json, "v1", "Secret", name, app);
+    tm_kube_head_write(json, "v1", "Secret", name, NULL, app);
     if (folder != NULL) tm_jsonout_string(json, TM_KUBE_LABEL_FOLDER, folder);
     end_head(json);
     tm_jsonout_string(json, "type", "Opaque");

@@ -23,6 +23,7 @@ enum tm_kube_spot { /* in the order of tm_pods_spot_names (workload/job_fleet.h)
 /* All is borrowed. */
 struct tm_kube_pod {
     const char *name;
+    const char *space;  /* namespace; NULL: that of the request */
     const char *app;    /* label app.kubernetes.io/instance: of the job */
     const char *folder; /* label TM_KUBE_LABEL_FOLDER; NULL: none */
     uint64_t instance;
@@ -50,9 +51,12 @@ void tm_kube_pod_write(const struct tm_kube_pod *pod, struct tm_jsonout *json);
 /* Its Secret; `folder` and `app` as above. */
 void tm_kube_secret__write(const char *name, const char *app, const char *folder, const char *key, const char *ticket,
                            struct tm_jsonout *json);
-/* "apiVersion", "kind" and "metadata" of anything of ours, in an object that is open; metadata stays open. */
+/* "apiVersion", "kind" and "metadata" of anything of ours, in an object that is open; metadata stays open. `space`: its
+ * namespace; NULL: that of the request, or none. */
 void tm_kube_head_write(struct tm_jsonout *json, const char *version, const char *kind, const char *name,
-                        const char *app);
+                        const char *space, const char *app);
+/* The grace period of pods whose fleet has this notice; 0 or less: none is said. */
+int64_t tm_kube_grace_s(int64_t notice_ms);
 
 /* A PodList as rows, in an array that grows (tm_grow); `now_ms`: the server's clock, UTC. What looks like no pod is
  * left out. -TM_EINPUT: it is no list. */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { NAME_BYTES = 64, GRACE_S = 30, PORT = 7070, TEXT_MAX = 16 << 20, ARENA_MAX = 64 << 20 };
+enum { NAME_BYTES = 64, PORT = 7070, TEXT_MAX = 16 << 20, ARENA_MAX = 64 << 20 };
 
 /* ---- JSON to YAML ---- */
 
@@ -61,6 +61,7 @@ static void put_block(const struct tm_node *node, size_t indent, bool inside, st
 
 struct manifests {
     const struct tm_emit *emit;
+    const char *space;        /* the pods' namespace; NULL: whoever applies them says it */
     char name[NAME_BYTES];    /* of the job, as Kubernetes has names */
     char tickets[NAME_BYTES]; /* the Secret */
     struct tm_text json;
@@ -91,13 +92,18 @@ static int put(struct manifests *m, struct tm_error *e)
     return rc;
 }
 
-static void head(struct manifests *m, const char *version, const char *kind, const char *name)
+static void head_in(struct manifests *m, const char *version, const char *kind, const char *name, const char *space)
 {
     begin(m);
     tm_jsonout_object(&m->j, NULL);
-    tm_kube_head_write(&m->j, version, kind, name, m->name);
+    tm_kube_head_write(&m->j, version, kind, name, space, m->name);
     tm_jsonout_end(&m->j); /* labels */
     tm_jsonout_end(&m->j); /* metadata */
+}
+
+static void head(struct manifests *m, const char *version, const char *kind, const char *name)
+{
+    head_in(m, version, kind, name, m->space);
 }
 
 static void put_labels(struct tm_jsonout *j, const char *key, const char *name)
@@ -108,10 +114,10 @@ static void put_labels(struct tm_jsonout *j, const char *key, const char *name)
     tm_jsonout_end(j);
 }
 
-/* Others' pods are not thrown out for ours; of two Tidemill jobs the user may raise one. */
+/* Others' pods are not thrown out for ours; of two Tidemill jobs the user may raise one. It is in no namespace. */
 static int put_priority(struct manifests *m, struct tm_error *e)
 {
-    head(m, "scheduling.k8s.io/v1", "PriorityClass", m->name);
+    head_in(m, "scheduling.k8s.io/v1", "PriorityClass", m->name, NULL);
     tm_jsonout_integer(&m->j, "value", 1000);
     tm_jsonout_bool(&m->j, "globalDefault", false);
     tm_jsonout_string(&m->j, "preemptionPolicy", "Never");
@@ -159,6 +165,7 @@ static int put_rights(struct manifests *m, struct tm_error *e)
     tm_jsonout_object(&m->j, NULL);
     tm_jsonout_string(&m->j, "kind", "ServiceAccount");
     tm_jsonout_string(&m->j, "name", m->name);
+    if (m->space != NULL) tm_jsonout_string(&m->j, "namespace", m->space);
     tm_jsonout_end(&m->j);
     tm_jsonout_end(&m->j);
     tm_jsonout_end(&m->j);
@@ -239,6 +246,7 @@ static int put_pod(struct manifests *m, const struct tm_plan_part *part, bool sp
     bool zones = strcmp(part->instance->cloud, "aws") == 0 || strcmp(part->instance->cloud, "gcp") == 0;
     const char *zone = zones && part->offer->zone[0] != '\0' ? part->offer->zone : NULL;
     struct tm_kube_pod pod = {.name = name,
+                              .space = m->space,
                               .app = m->name,
                               .instance = (uint64_t)number,
                               .image = said->image != NULL ? said->image : "tidemill",
@@ -257,7 +265,7 @@ static int put_pod(struct manifests *m, const struct tm_plan_part *part, bool sp
                               .gpus = (int64_t)part->instance->gpus,
                               .cpu = said->cpu,
                               .memory = said->memory,
-                              .grace_s = GRACE_S};
+                              .grace_s = tm_kube_grace_s(m->emit->job != NULL ? m->emit->job->fleet.notice_ms : 0)};
     begin(m);
     tm_kube_pod_write(&pod, &m->j);
     return put(m, e);
@@ -325,7 +333,7 @@ int tm_emit_kubernetes(const struct tm_emit *emit, struct tm_text *out, struct t
 {
     const struct tm_plan_fleet *fleet = &emit->answer->fleet;
     int pods = tm_plan_spot_instances(fleet) + tm_plan_on_demand_instances(fleet);
-    struct manifests m = {.emit = emit, .out = out};
+    struct manifests m = {.emit = emit, .space = emit->job != NULL ? emit->job->fleet.pods.space : NULL, .out = out};
     if (pods > TM_EMIT_KUBERNETES_PODS_MAX)
         return tm_error_set(e, TM_ELIMIT, "%d pods, but at most %d are written; give --max-nodes", pods,
                             TM_EMIT_KUBERNETES_PODS_MAX);

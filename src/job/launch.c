@@ -88,7 +88,7 @@ static void find_addresses(struct tm_launch *launch)
     const struct tm_provider *provider = tm_provider_of(&settings->job);
     (void)snprintf(cloud_host, sizeof cloud_host, "127.0.0.1"); /* where those who join from elsewhere do not go */
     if (provider->host != NULL) provider->host(launch->cloud, cloud_host);
-    const char *usual = provider->joins ? tm_provider__any_host(launch->env) : cloud_host;
+    const char *usual = provider->joins ? tm_provider_any_host(launch->env) : cloud_host;
     tm_address_of_host(settings->listen != NULL ? settings->listen : usual, "0", launch->listen);
     bool any = tm_address_split(launch->listen, host, port, NULL) == 0 && tm_host_is_any(host);
     const char *told = settings->advertise != NULL ? settings->advertise : any ? cloud_host : "";

@@ -82,7 +82,7 @@ int tm_provider_ask_prices(struct tm_env *env, struct tm_run_settings *settings,
     return 0;
 }
 
-const char *tm_provider__any_host(struct tm_env *env)
+const char *tm_provider_any_host(struct tm_env *env)
 {
     char bound[TM_ADDRESS_MAX];
     int handle = -1;

@@ -88,7 +88,7 @@ int tm_provider_read_hosts(struct tm_env *env, const char *path, struct tm_job *
 int tm_provider_heed_hosts(struct tm_job *job, bool cloud_given, struct tm_error *e);
 
 /* The host to listen on for machines of either family: "::", or "0.0.0.0" where this one has no IPv6. */
-const char *tm_provider__any_host(struct tm_env *env);
+const char *tm_provider_any_host(struct tm_env *env);
 
 /* For clouds whose instances join, with a struct tm_provider_request as context: whether an instance has, and a ticket
  * that is good for a day, because it may wait for capacity as long. */

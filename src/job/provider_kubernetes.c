@@ -2,11 +2,10 @@
 #include "job/provider.h"
 
 #include "cloud/kube_cloud.h"
+#include "cloud/kube_pod.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { GRACE_S = 30 };
 
 static int check_words(const struct tm_job_pods *pods, const char *place, struct tm_error *e)
 {
@@ -81,7 +80,7 @@ static int open_kubernetes(struct tm_env *env, const struct tm_provider_request 
                 .gpus = pods->gpus,
                 .cpu = pods->cpu,
                 .memory = pods->memory,
-                .grace_s = fleet->notice_ms > 0 ? (fleet->notice_ms + 999) / 1000 : GRACE_S},
+                .grace_s = tm_kube_grace_s(fleet->notice_ms)},
         .context = pods->context,
         .space = pods->space,
         .folder = request->dir,

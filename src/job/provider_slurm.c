@@ -34,7 +34,7 @@ static int listen_beyond(struct tm_env *env, struct tm_run_settings *settings, s
 {
     if (settings->listen != NULL) return 0;
     int rc = settings->advertise == NULL ? find_own(env, settings, e) : 0;
-    if (rc == 0) settings->listen = tm_provider__any_host(env);
+    if (rc == 0) settings->listen = tm_provider_any_host(env);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "where do nodes reach this machine? give --listen or --advertise");
 }
 

@@ -9,7 +9,7 @@ after its grace period; a node has room for one pod, and without a free node a p
 
 Faults are asked for at /fake/... with the token (see FOLDER/control): nodes?count=N, clear,
 fail?status=503&times=3&method=POST&kind=pods (status 0: the call is done, but the connection is cut before its answer),
-node-lost?instance=N, kill?instance=N, evict?instance=N.
+node-lost?instance=N, kill?instance=N, evict?instance=N. What is asked to be made is kept in FOLDER/posted, a body a line.
 """
 import base64
 import datetime
@@ -358,6 +358,8 @@ class Handler(BaseHTTPRequestHandler):
         cluster = self.cluster
         clean = lambda o: {k: v for k, v in o.items() if not k.startswith("fake_")}
         if self.command == "POST" and not words:
+            with open(os.path.join(cluster.folder, "posted"), "a", encoding="utf-8") as out:
+                out.write(json.dumps(body) + "\n")
             return 201, clean(cluster.add(kind, body))
         if self.command == "POST" and words[1:] == ["eviction"]:
             cluster.evict(words[0])

@@ -53,6 +53,13 @@ static void evict(void *context, const struct tm_cloud_instance *instance)
     assert_int_equal(ask(words), 0);
 }
 
+/* No node but the one that is taken. */
+static void fill(void *context, bool full)
+{
+    (void)context;
+    assert_true(ask(full ? "nodes 1" : "nodes 6") >= 0);
+}
+
 static int alive(void *context)
 {
     (void)context;
@@ -62,7 +69,8 @@ static int alive(void *context)
 static void test_suite(void **state)
 {
     (void)state;
-    struct cloud_place place = {.limit = 3, .open = open_kube, .lose = lose_pod, .alive = alive, .notice = evict};
+    struct cloud_place place = {
+        .limit = 3, .open = open_kube, .lose = lose_pod, .alive = alive, .notice = evict, .full = fill};
     cloud_suite(&place);
     assert_int_equal(ask("go"), 0);
     assert_int_equal(ask("left"), 0); /* neither pods nor Secrets */

@@ -1,5 +1,7 @@
 """Are manifests what Kubernetes takes? Its own schemas say so, of several releases, and strictly: no key that they do not
-know.  Use: manifests.py FILE...; each must have the kinds below, and a pod's Secret, service and priority class."""
+know.  Use: manifests.py FILE...; each must have the kinds below, and a pod's Secret, service and priority class.
+Or: manifests.py --posted FILE GRACE_S: bodies that a run has sent, a line each (fake_api.py): pods of that grace, and their Secrets."""
+import json
 import sys
 
 import kubernetes_validate
@@ -8,15 +10,40 @@ import yaml
 KINDS = {"PriorityClass", "ServiceAccount", "Role", "RoleBinding", "Service", "PodDisruptionBudget", "Secret", "Pod"}
 VERSIONS = ["1.25", "1.29", "1.33", "1.37"]
 count = 0
+
+
+def validate(document):
+    global count
+    for version in VERSIONS:
+        kubernetes_validate.validate(document, version, strict=True)
+        count += 1
+
+
+def check_posted(path, grace):
+    with open(path, encoding="utf-8") as file:
+        bodies = [json.loads(line) for line in file]
+    secrets = {b["metadata"]["name"]: b for b in bodies if b["kind"] == "Secret"}
+    pods = [b for b in bodies if b["kind"] == "Pod"]
+    assert {b["kind"] for b in bodies} == {"Pod", "Secret"}, path
+    for body in bodies:
+        validate(body)
+    for pod in pods:
+        reference = pod["spec"]["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]
+        assert reference["key"] in secrets[reference["name"]]["stringData"], (path, pod["metadata"]["name"])
+        assert pod["spec"]["terminationGracePeriodSeconds"] == grace, (path, pod["metadata"]["name"])
+    return len(bodies)
+
+
+if sys.argv[1] == "--posted":
+    print(f"posted: {check_posted(sys.argv[2], int(sys.argv[3]))} bodies pass the schemas of Kubernetes {', '.join(VERSIONS)}")
+    sys.exit()
 for path in sys.argv[1:]:
     with open(path, encoding="utf-8") as file:
         documents = list(yaml.safe_load_all(file))
     by_kind = {}
     for document in documents:
         by_kind.setdefault(document["kind"], []).append(document)
-        for version in VERSIONS:
-            kubernetes_validate.validate(document, version, strict=True)
-            count += 1
+        validate(document)
     assert set(by_kind) == KINDS, (path, set(by_kind) ^ KINDS)
     named = lambda kind: {d["metadata"]["name"]: d for d in by_kind[kind]}
     for name, pod in named("Pod").items():

@@ -95,6 +95,20 @@ def check_calls(driver, sky, folder):
                                                               else ""))
 
 
+def check_one_by_one(sky):
+    """Why each instance is a cluster of its own (doc/where-it-runs.md): if one of these fails, that is to be thought over."""
+    import sky.backends.cloud_vm_ray_backend as backend
+    import sky.provision
+    words = lambda function: " ".join(inspect.getdoc(function).split())
+    ok("a cluster can grow", "supports both scaling up" in words(sky.launch).lower())
+    ok("it cannot shrink while a job runs", "Scale-down requires no running jobs on the cluster" in words(sky.launch))
+    resize = backend.CloudVmRayBackend._handle_resize_pre_provision  # pylint: disable=protected-access
+    ok("nor without ending workers that nobody has named", "checks that no jobs are running, then terminates excess worker nodes" in words(resize))
+    ok("no call ends one node of a cluster", set(inspect.signature(sky.provision.terminate_instances).parameters) ==
+       {"provider_name", "cluster_name_on_cloud", "provider_config", "worker_only"})
+    ok("nor does the SDK's", not any("node" in name for name in inspect.signature(sky.down).parameters))
+
+
 CHOICES = {"any of several": {"any_of": [{"infra": "aws", "use_spot": False}, {"infra": "aws", "use_spot": True}, {"infra": "gcp"}]},
            "several in order": {"use_spot": True, "ordered": [{"infra": "aws/us-east-1", "use_spot": True},
                                                               {"infra": "aws/us-east-1", "use_spot": False}]}}
@@ -177,6 +191,7 @@ def main():
             yaml.safe_dump(TASK, file)
         os.chdir(folder)
         check_calls(driver, sky, folder)
+        check_one_by_one(sky)
         check_markets(driver, sky, folder)
         if catalogues:
             check_choice(driver, sky, catalogues, folder, home)

@@ -50,14 +50,6 @@ static int alive(void *context)
     return ask("alive");
 }
 
-static void test_suite(void **state)
-{
-    (void)state;
-    struct cloud_place place = {.limit = 3, .open = open_sky, .lose = lose_cluster, .alive = alive};
-    cloud_suite(&place);
-    assert_int_equal(ask("left"), 0);
-}
-
 static void put_file(const char *name, bool there)
 {
     char path[1000];
@@ -65,6 +57,21 @@ static void put_file(const char *name, bool there)
     FILE *file = there ? fopen(path, "w") : NULL;
     if (file != NULL) (void)fclose(file);
     if (!there) assert_int_equal(remove(path), 0);
+}
+
+/* No capacity for what is launched from now on. */
+static void fill(void *context, bool full)
+{
+    (void)context;
+    put_file("full", full);
+}
+
+static void test_suite(void **state)
+{
+    (void)state;
+    struct cloud_place place = {.limit = 3, .open = open_sky, .lose = lose_cluster, .alive = alive, .full = fill};
+    cloud_suite(&place);
+    assert_int_equal(ask("left"), 0);
 }
 
 /* A launch that SkyPilot refuses at once, and one that finds no capacity: told, tried again, and in the end there. */

@@ -1,6 +1,7 @@
-/* What every cloud must do (cloud/cloud.h), tried on one that is fresh: arrivals, releases, losses, refusals, a driver
- * that dies at every step, another that takes over, notices, and nothing left behind. An implementation's test says how
- * its cloud is opened, how an instance is taken from it, and how many there really are, and calls cloud_suite. */
+/* What every cloud must do (cloud/cloud.h), tried on one that is fresh: arrivals, releases, losses, refusals, a place
+ * that is full for a while, a driver that dies at every step, another that takes over, notices, and nothing left
+ * behind. An implementation's test says how its cloud is opened, how an instance is taken from it, and how many there
+ * really are, and calls cloud_suite. */
 #ifndef TM_CLOUD_TEST_CLOUD_SUITE_H
 #define TM_CLOUD_TEST_CLOUD_SUITE_H
 
@@ -26,6 +27,9 @@ struct cloud_place {
     /* Lets the place itself announce that the instance goes, and take it within a minute. NULL: nothing is announced
      * there, or to its agent alone. */
     void (*notice)(void *context, const struct tm_cloud_instance *instance);
+    /* From now on the place itself has nothing more to give, or has again; what is there stays. NULL: that cannot be
+     * brought about there. */
+    void (*full)(void *context, bool full);
 };
 
 /* The next event of a kind; others are taken on the way. */
@@ -138,6 +142,27 @@ static void suite_refusal(const struct cloud_place *place)
     suite_close(place, cloud);
 }
 
+/* Where the place itself has no more, nobody comes, and who is there stays; when it has again, they come by themselves.
+ */
+__attribute__((unused)) static void suite_full(const struct cloud_place *place)
+{
+    struct tm_cloud *cloud = place->open(place->context, false, 1);
+    struct tm_cloud_event event;
+    suite_want(cloud, 1);
+    uint64_t id = suite_await(cloud, TM_CLOUD_ARRIVED).instance;
+    suite_await_alive(place, cloud, 1);
+    place->full(place->context, true);
+    suite_want(cloud, 2);
+    for (int i = 0; i < 20; i++)
+        (void)cloud->next(cloud, 100, &event, NULL);
+    assert_int_equal(suite_here(cloud), 1);
+    assert_true(tm_instance_is_here(tm_cloud_find(cloud, id)));
+    place->full(place->context, false);
+    assert_true(suite_await(cloud, TM_CLOUD_ARRIVED).instance > id);
+    suite_await_alive(place, cloud, 2);
+    suite_close(place, cloud);
+}
+
 /* What is announced is told before it happens, as a loss that was announced when it does, and another comes. */
 __attribute__((unused)) static void suite_notice(const struct cloud_place *place)
 {
@@ -216,6 +241,7 @@ static void cloud_suite(const struct cloud_place *place)
     suite_arrive_release(place);
     suite_loss(place);
     suite_refusal(place);
+    if (place->full != NULL) suite_full(place);
     for (int step = 0; step < SUITE_STEP_COUNT; step++)
         suite_crash(place, (enum suite_step)step);
     if (place->notice != NULL) suite_notice(place);

@@ -181,6 +181,16 @@ static void lose_host(void *context, const struct tm_cloud_instance *instance)
     assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): a test's own words */
 }
 
+/* No host answers to who asks for the first time; connections that there are stay. */
+static void fill_hosts(void *context, bool full)
+{
+    struct hosts *h = context;
+    struct tm_env *env = tm_env_real();
+    char path[300];
+    (void)snprintf(path, sizeof path, "%.200s/full", h->dir.path);
+    assert_int_equal(full ? env->file_write(env, path, "", 0, NULL) : env->file_remove(env, path, NULL), 0);
+}
+
 static int alive_hosts(void *context)
 {
     return count_marked(((struct hosts *)context)->mark);
@@ -192,6 +202,7 @@ static void test_hosts(void **state)
     static const char script[] = "#!/bin/sh\n"
                                  "while [ $# -gt 0 ]; do case $1 in\n"
                                  "-o|-p) shift 2;; -T) shift;; -O) exit 0;; *) break;; esac; done\n"
+                                 "[ ! -e %s/full ] || exit 255\n"
                                  "HOME=%s/home-$1 XDG_CACHE_HOME= SSH_CONNECTION='192.0.2.9 1 192.0.2.1 22'\n"
                                  "export HOME SSH_CONNECTION; unset XDG_CACHE_HOME; mkdir -p \"$HOME\"; shift\n"
                                  "exec sh -c \"$*\"\n";
@@ -202,10 +213,11 @@ static void test_hosts(void **state)
     (void)snprintf(h.ssh, sizeof h.ssh, "%.200s/ssh", h.dir.path);
     (void)snprintf(h.state, sizeof h.state, "%.200s/state", h.dir.path);
     (void)snprintf(h.mark, sizeof h.mark, "TIDEMILL_SLOT=%.200s/", h.dir.path);
-    int length = snprintf(text, sizeof text, script, h.dir.path);
+    int length = snprintf(text, sizeof text, script, h.dir.path, h.dir.path);
     assert_row(tm_env_real()->file_write_mode(tm_env_real(), h.ssh, 0700, text, (size_t)length, &e) == 0, "%s", e.text);
     assert_int_equal(tm_env_real()->folder_make(tm_env_real(), h.state, &e), 0);
-    struct cloud_place place = {.context = &h, .limit = 3, .open = open_hosts, .lose = lose_host, .alive = alive_hosts};
+    struct cloud_place place = {
+        .context = &h, .limit = 3, .open = open_hosts, .lose = lose_host, .alive = alive_hosts, .full = fill_hosts};
     cloud_suite(&place);
     tm_tempdir_remove(&h.dir);
 }

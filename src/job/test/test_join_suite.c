@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
-enum { VISITORS = 6, LIMIT = 3, AWAY_MS = 5000, LOOK_MS = 20 };
+enum { VISITORS = 6, LIMIT = 3, AWAY_MS = 5000, LOOK_MS = 20, NOTICE_MS = 2000 };
 
 static const char job_text[] = "name: a\nmodel: {gpt: {layers: 2, hidden: 32, heads: 2, ctx: 32}}\ndata: words.txt\n"
                                "steps: 10\nbatch: 8\nmicro_batch: 2\n";
@@ -36,11 +36,18 @@ struct house {
 };
 
 static volatile int terminating;
+static volatile int warned; /* this machine was told that it goes soon */
 
 static void on_term(int number)
 {
     (void)number;
     terminating = 1;
+}
+
+static void on_notice(int number)
+{
+    (void)number;
+    warned = 1;
 }
 
 static void put(const struct house *h, const char *name, const char *text)
@@ -67,14 +74,17 @@ static void visit(const struct house *h, const char *ticket)
     char mark[512];
     char pid[32];
     char again[TM_TICKET_MAX];
+    int64_t left_ms = NOTICE_MS;
     tm_arena_init(&arena, 1 << 20);
     if (tm_join__run(env, ticket, &terminating, &arena, &joined, NULL) != 0) _exit(1);
     if (tm_stay__begin(env, joined.office, joined.tls, joined.instance, &stay, NULL) != 0) _exit(2);
     name_mark(h, joined.instance, mark);
     (void)snprintf(pid, sizeof pid, "%d\n", (int)getpid());
     if (env->file_write(env, mark, pid, strlen(pid), NULL) != 0) _exit(3);
-    while (terminating == 0 && tm_stay__goes_on(stay, false, 0))
+    while (terminating == 0 && left_ms > 0 && tm_stay__goes_on(stay, warned != 0, warned != 0 ? left_ms : 0)) {
         env->sleep_ms(env, LOOK_MS);
+        if (warned != 0) left_ms -= LOOK_MS;
+    }
     (void)env->file_remove(env, mark, NULL);
     tm_stay__end(stay, 0, again);
     tm_join__remove(&joined);
@@ -87,6 +97,7 @@ static int start_visitor(struct house *h, int number)
     int ends[2];
     char ticket[TM_TICKET_MAX] = "";
     struct sigaction action = {.sa_handler = on_term};
+    struct sigaction notice = {.sa_handler = on_notice};
     assert_int_equal(pipe(ends), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -96,6 +107,7 @@ static int start_visitor(struct house *h, int number)
         return ends[1];
     }
     (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGUSR1, &notice, NULL);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     (void)close(ends[1]);
     if (read(ends[0], ticket, sizeof ticket - 1) <= 0) _exit(4);
@@ -188,6 +200,14 @@ static void lose_join(void *context, const struct tm_cloud_instance *instance)
     assert_int_equal(tm_env_real()->file_remove(tm_env_real(), mark, NULL), 0);
 }
 
+/* As the SIGTERM of its owner: the machine says that it goes, and goes a little later. */
+static void notice_join(void *context, const struct tm_cloud_instance *instance)
+{
+    pid_t pid = pid_of(context, instance->id);
+    assert_true(pid > 0);
+    assert_int_equal(kill(pid, SIGUSR1), 0);
+}
+
 static int alive_join(void *context)
 {
     struct house *h = context;
@@ -229,8 +249,12 @@ static void test_suite(void **state)
     (void)state;
     struct house h;
     open_house(&h);
-    struct cloud_place place = {
-        .context = &h, .limit = LIMIT, .open = open_join, .lose = lose_join, .alive = alive_join};
+    struct cloud_place place = {.context = &h,
+                                .limit = LIMIT,
+                                .open = open_join,
+                                .lose = lose_join,
+                                .alive = alive_join,
+                                .notice = notice_join};
     cloud_suite(&place);
     close_house(&h);
 }

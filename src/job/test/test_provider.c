@@ -177,7 +177,7 @@ static void test_listens_on_both_families(void **state)
     char port[TM_PORT_MAX];
     int handle = -1;
     struct tm_error e = {0};
-    const char *any = tm_provider__any_host(env);
+    const char *any = tm_provider_any_host(env);
     tm_address_join(any, "0", address);
     assert_row(env->net_listen(env, address, &handle, bound, &e) == 0, "%s", e.text);
     assert_int_equal(tm_address_split(bound, host, port, &e), 0);
