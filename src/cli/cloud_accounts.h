@@ -8,6 +8,13 @@
 
 enum { TM_CLOUD_KINDS_MAX = 4 };
 
+/* A file of settings: where a variable says, else below the home folder. */
+struct tm_cloud_kind_file {
+    const char *variable;
+    const char *inside; /* the variable names the folder of this file; NULL: it names the file */
+    const char *below_home;
+};
+
 struct tm_cloud_kind {
     const char *name;   /* "aws" */
     const char *people; /* "AWS" */
@@ -18,9 +25,10 @@ struct tm_cloud_kind {
     int (*check)(struct tm_env *env, const struct tm_check_request *request, struct tm_cloud_checks *out,
                  struct tm_error *e);
     const char *(*policy)(void);
-    /* Its own tools' settings that say that the user has an account: variables, and files below the home folder. */
-    const char *variables[6];
-    const char *files[3];
+    /* Its own tools' settings that say that the user has an account, all that the cloud's credentials are looked for
+     * by: one that is left out here is an account that nobody asks what still costs there. */
+    const char *variables[16];
+    struct tm_cloud_kind_file files[3];
 };
 
 extern const char *const tm_cloud_kind_names[]; /* for options and completions; ends with NULL */

@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "cli/web_tape.h"
 #include "cloud/market_record.h"
+#include "job/provider_vms.h"
 
 #include <string.h>
 
@@ -61,9 +62,12 @@ int tm_cmd_trace_record(struct tm_cli *cli, struct tm_error *e)
     struct tm_market_record record = {.pools = pools, .every_ms = 5 * 60000, .for_ms = 24 * 3600000};
     struct tm_jsonout json;
     struct tm_catalog catalog;
+    char owner[TM_PROVIDER_OWNER_MAX];
     size_t rounds = 0;
     tm_catalog_init(&catalog);
     record.catalog = &catalog;
+    tm_provider_vms_owner(cli->env, owner);
+    record.owner = owner;
     int rc = read_options(cli, pools, &record, e);
     if (rc == 0) rc = tm_catalog_load(cli->env, &catalog, e);
     if (rc == 0) rc = tm_cmd_open_tape(cli, e);

@@ -18,7 +18,8 @@ static const char policy[] =
     "      \"ec2:DescribeRegions\", \"ec2:DescribeImages\", \"ec2:DescribeVpcs\", \"ec2:DescribeSubnets\",\n"
     "      \"ec2:DescribeSpotPriceHistory\", \"ec2:GetSpotPlacementScores\", \"ec2:DescribeInstanceTypeOfferings\",\n"
     "      \"ec2:DescribeAvailabilityZones\", \"ec2:DescribeSecurityGroups\", \"ec2:DescribeLaunchTemplates\",\n"
-    "      \"servicequotas:ListServiceQuotas\"]},\n"
+    "      \"ec2:DescribeVolumes\", "
+    "\"servicequotas:ListServiceQuotas\"]},\n"
     "    {\"Sid\": \"Rent\", \"Effect\": \"Allow\", \"Resource\": \"*\", \"Action\": [\"ec2:RunInstances\", "
     "\"ec2:CreateFleet\",\n"
     "      \"ec2:CreateLaunchTemplate\", \"ec2:CreateSecurityGroup\", \"ec2:CreateTags\"]},\n"
@@ -30,7 +31,7 @@ static const char policy[] =
     "      \"Condition\": {\"StringEquals\": {\"iam:PassedToService\": [\"ec2.amazonaws.com\", "
     "\"ec2.amazonaws.com.cn\"]}}},\n"
     "    {\"Sid\": \"EndOnlyOurs\", \"Effect\": \"Allow\", \"Resource\": \"*\", \"Action\": "
-    "[\"ec2:TerminateInstances\",\n"
+    "[\"ec2:TerminateInstances\", \"ec2:DeleteVolume\",\n"
     "      \"ec2:DeleteLaunchTemplate\", \"ec2:DeleteSecurityGroup\", \"ec2:AuthorizeSecurityGroupIngress\"],\n"
     "      \"Condition\": {\"StringLike\": {\"aws:ResourceTag/" TM_RENTED_TAG "\": \"*\"}}},\n"
     "    {\"Sid\": \"Copies\", \"Effect\": \"Allow\", \"Action\": [\"s3:PutObject\", \"s3:GetObject\", "
@@ -142,6 +143,7 @@ static void check_list(struct checking *c)
     struct tm_xml *root = NULL;
     char code[128];
     int rc = ask(c, "DescribeInstances", (const char *const[]){"MaxResults", "5", NULL}, &root, code, &e);
+    if (rc == 0) rc = ask(c, "DescribeVolumes", (const char *const[]){"MaxResults", "5", NULL}, &root, code, &e);
     if (rc == 0) rc = ask(c, "DescribeRegions", NULL, &root, code, &e);
     if (rc != 0)
         say_refused(c, "see instances", rc, code, &e);
@@ -254,6 +256,21 @@ static void check_rent(struct checking *c)
     }
 }
 
+/* False: there is a volume of ours that no instance has, and it may not be deleted. */
+static bool may_delete_volumes(struct checking *c, char code[128], struct tm_error *e)
+{
+    struct tm_xml *root = NULL;
+    char id[32] = "";
+    static const char *const ours[] = {"Filter.1.Name",    "tag-key",       "Filter.1.Value.1",
+                                       TM_RENTED_TAG,      "Filter.2.Name", "status",
+                                       "Filter.2.Value.1", "available",     NULL};
+    if (ask(c, "DescribeVolumes", ours, &root, code, e) == 0)
+        (void)snprintf(id, sizeof id, "%.31s", tm_xml_text(root, "volumeSet/item/volumeId"));
+    if (id[0] == '\0') return true;
+    (void)ask(c, "DeleteVolume", (const char *const[]){"DryRun", "true", "VolumeId", id, NULL}, &root, code, e);
+    return !is_denial(code);
+}
+
 /* Whether an instance may be ended is known for sure only of one that is ours: it may be allowed by tag. */
 static void check_end(struct checking *c)
 {
@@ -268,7 +285,10 @@ static void check_end(struct checking *c)
     if (is_ours) (void)snprintf(id, sizeof id, "%s", found);
     rc = ask(c, "TerminateInstances", (const char *const[]){"DryRun", "true", "InstanceId.1", id, NULL}, &root, code,
              &e);
-    if (strcmp(code, "DryRunOperation") == 0) {
+    bool ends = strcmp(code, "DryRunOperation") == 0;
+    if (ends && !may_delete_volumes(c, code, &e)) {
+        say_refused(c, "end", -(int)TM_EINPUT, code, &e);
+    } else if (ends) {
         (void)snprintf(add(c, "end", TM_CHECK_GOOD)->what, 64, "allowed (a dry run)");
     } else if (is_ours || (rc != 0 && code[0] == '\0')) {
         say_refused(c, "end", rc, code, &e);

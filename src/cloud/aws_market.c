@@ -6,8 +6,10 @@
 #include "base/number.h"
 #include "cloud/aws_beside.h"
 #include "cloud/rented.h"
+#include "cloud/vms.h"
 
 #include <math.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -247,6 +249,8 @@ int tm_aws_market_price(struct tm_env *env, const char *region, const char *type
 
 /* ---- trying ---- */
 
+#define TRY_JOB "trace record"
+
 static int ask_one(struct asking *a, struct tm_ec2_call *call, char id[32], char code[128], struct tm_error *e)
 {
     struct tm_arena arena;
@@ -259,44 +263,92 @@ static int ask_one(struct asking *a, struct tm_ec2_call *call, char id[32], char
     return rc;
 }
 
-static int try_one(struct asking *a, const char *zone, const char *type, const char *image, bool *out_given,
-                   struct tm_error *e)
+enum { TRY_LIFE_MIN = 5, TRY_TAGS = 4, TRY_DATA_MAX = 128 };
+
+/* That this program is killed, or is not let end it, is no reason for the VM to stay: shutting down terminates it. */
+static void put_try_data(struct tm_ec2_call *call)
 {
-    static const struct tm_vm__tag tags[] = {{TM_RENTED_TAG, "trace record"}, {"Name", "tidemill trace record"}};
-    const char *const words[][2] = {{"ImageId", image},
-                                    {"InstanceType", type},
+    char script[TRY_DATA_MAX];
+    unsigned char coded[2 * TRY_DATA_MAX];
+    int length = snprintf(script, sizeof script, "#!/bin/sh\nshutdown -P +%d\n", TRY_LIFE_MIN);
+    (void)EVP_EncodeBlock(coded, (const unsigned char *)script, length);
+    tm_ec2__put(call, "UserData", (const char *)coded);
+}
+
+static void put_try_tags(const struct asking *a, const char *owner, struct tm_ec2_call *call)
+{
+    char until[TM_CALENDAR_TEXT_MAX];
+    int64_t until_ms = a->env->now_ms(a->env) + (int64_t)TRY_LIFE_MIN * 60000;
+    const char *const words[TRY_TAGS][2] = {{TM_RENTED_TAG, TRY_JOB},
+                                            {TM_VM_TAG_OWNER, owner},
+                                            {TM_VM_TAG_UNTIL, tm_calendar_print(until_ms / 1000 * 1000, until)},
+                                            {"Name", "tidemill " TRY_JOB}};
+    struct tm_vm__tag tags[TRY_TAGS];
+    for (size_t i = 0; i < TRY_TAGS; i++) {
+        tags[i].name = words[i][0];
+        copy(tags[i].value, sizeof tags[i].value, words[i][1]);
+    }
+    tm_aws__put_tags(call, "", 1, "instance", tags, TRY_TAGS);
+    tm_aws__put_tags(call, "", 2, "volume", tags, TRY_TAGS);
+}
+
+static int rent_one(struct asking *a, const struct tm_aws_market__try *what, char id[32], char code[128],
+                    struct tm_error *e)
+{
+    const char *const words[][2] = {{"ImageId", what->image},
+                                    {"InstanceType", what->type},
                                     {"MinCount", "1"},
                                     {"MaxCount", "1"},
-                                    {"Placement.AvailabilityZone", zone},
+                                    {"Placement.AvailabilityZone", what->zone},
                                     {"InstanceInitiatedShutdownBehavior", "terminate"},
+                                    {"MetadataOptions.HttpTokens", "required"},
+                                    {"MetadataOptions.HttpPutResponseHopLimit", "1"},
                                     {"InstanceMarketOptions.MarketType", "spot"},
                                     {"InstanceMarketOptions.SpotOptions.SpotInstanceType", "one-time"}};
     struct tm_ec2_call call;
     char token[64];
-    char code[128];
-    char id[32] = "";
     (void)snprintf(token, sizeof token, "tm-try-%016llx", (unsigned long long)a->env->random_u64(a->env));
     tm_ec2__init(&call, a->aws, NULL, "RunInstances");
     tm_ec2__put(&call, "ClientToken", token);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         tm_ec2__put(&call, words[i][0], words[i][1]);
-    tm_aws__put_tags(&call, "", 1, "instance", tags, 2);
-    int rc = ask_one(a, &call, id, code, e);
+    put_try_tags(a, what->owner, &call);
+    put_try_data(&call);
+    return ask_one(a, &call, id, code, e);
+}
+
+static int end_one(struct asking *a, const char *id, struct tm_error *e)
+{
+    struct tm_ec2_call call;
+    struct tm_error own = {.text = ""};
+    char code[128];
+    tm_ec2__init(&call, a->aws, NULL, "TerminateInstances");
+    tm_ec2__put(&call, "InstanceId.1", id);
+    int rc = ask_one(a, &call, NULL, code, &own);
+    if (rc == 0) return 0;
+    if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
+    return tm_error_set(e, TM_EIO,
+                        "%s was rented and is not ended: %.300s; it shuts itself down %d minutes after its boot, or "
+                        "run `tidemill cloud clean aws --job '" TRY_JOB "'`",
+                        id, own.text, (int)TRY_LIFE_MIN);
+}
+
+static int try_one(struct asking *a, const struct tm_aws_market__try *what, bool *out_given, struct tm_error *e)
+{
+    char code[128];
+    char id[32] = "";
+    int rc = rent_one(a, what, id, code, e);
     enum tm_vm__remedy remedy = tm_aws__remedy_of(code);
     *out_given = rc == 0 && id[0] != '\0';
     if (rc != 0 && code[0] != '\0' && (remedy == TM_VM_ELSEWHERE || remedy == TM_VM_QUOTA)) return 0;
-    if (rc != 0) return rc;
-    tm_ec2__init(&call, a->aws, NULL, "TerminateInstances");
-    tm_ec2__put(&call, "InstanceId.1", id);
-    return ask_one(a, &call, NULL, code, e);
+    return rc == 0 ? end_one(a, id, e) : rc;
 }
 
-int tm_aws_market__try(struct tm_env *env, const char *region, const char *zone, const char *type, const char *image,
-                       bool *out_given, struct tm_error *e)
+int tm_aws_market__try(struct tm_env *env, const struct tm_aws_market__try *what, bool *out_given, struct tm_error *e)
 {
-    struct asking a = {.env = env, .region = region};
+    struct asking a = {.env = env, .region = what->region};
     int rc = open_asking(&a, e);
-    if (rc == 0) rc = try_one(&a, zone, type, image, out_given, e);
+    if (rc == 0) rc = try_one(&a, what, out_given, e);
     close_asking(&a);
-    return rc == 0 ? 0 : tm_error_wrap(e, rc, "trying %s in %s", type, zone);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "trying %s in %s", what->type, what->zone);
 }

@@ -157,6 +157,7 @@ static int put_boot(struct tm_azure__cloud *c, size_t at, struct tm_jsonout *jso
     tm_text_init(&words, 4096);
     tm_text_init(&text, 2 * tm_azure__guest.room);
     tm_vm__put_word(&words, "arm", tm_arm_endpoint(c->arm));
+    tm_vm__put_word(&words, "audience", tm_arm_audience(c->arm));
     tm_vm__put_word(&words, "identity", c->options.identity != NULL ? c->options.identity : "");
     const struct tm_vm__boot boot = {
         .guest = &tm_azure__guest, .words = tm_text_string(&words), .sha256 = c->sha256, .url = put_url, .self = c};

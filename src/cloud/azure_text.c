@@ -116,7 +116,7 @@ const struct tm_vm__guest tm_azure__guest = {
         "    for i in 1 2 3 4 5 6; do\n"
         "        [ -n \"$identity\" ] || break\n"
         "        t=$(curl -fsS -m 20 -H Metadata:true -G --data-urlencode \"msi_res_id=$identity\" "
-        "--data-urlencode \"resource=https://management.azure.com/\" "
+        "--data-urlencode \"resource=$audience/\" "
         "\"$m/identity/oauth2/token?api-version=2018-02-01\" | sed -E 's/.*\"access_token\": *\"([^\"]*)\".*/\\1/')\n"
         "        printf 'header = \"Authorization: Bearer %s\"\\n' \"$t\" |\n"
         "            curl -fsS -m 60 -K - -X DELETE \"$arm$me?api-version=2024-07-01&forceDeletion=true\" && return\n"

@@ -63,8 +63,8 @@ static int print_rule(const struct tm_gcp__cloud *c, int kind, const char *name,
     return tm_text_status(out, e);
 }
 
-/* 0: done, or it was (`good`: the status that says so). */
-static int ask(struct tm_gcp__cloud *c, const char *method, const char *path, const char *body, int good,
+/* 0: done, or it was (`good`: the status that says so), which `out_was` tells; NULL: nobody wants to know. */
+static int ask(struct tm_gcp__cloud *c, const char *method, const char *path, const char *body, int good, bool *out_was,
                struct tm_error *e)
 {
     struct tm_web_answer answer;
@@ -84,11 +84,12 @@ static int ask(struct tm_gcp__cloud *c, const char *method, const char *path, co
         if (rc == 0)
             rc = tm_error_set(e, TM_EINPUT, "Google answers %d %s: %.200s", answer.status, why.code, why.message);
     }
+    if (out_was != NULL) *out_was = answer.status == good;
     tm_web_answer_deinit(&answer);
     return rc;
 }
 
-static int make_one(struct tm_gcp__cloud *c, int kind, struct tm_error *why, struct tm_error *e)
+static int make_one(struct tm_gcp__cloud *c, int kind, bool *out_was, struct tm_error *e)
 {
     struct tm_text body;
     char run[40];
@@ -99,7 +100,7 @@ static int make_one(struct tm_gcp__cloud *c, int kind, struct tm_error *why, str
     (void)snprintf(path, sizeof path, "/projects/%s/global/firewalls", c->project);
     tm_text_init(&body, BODY_MAX);
     int rc = print_rule(c, kind, name, &body, e);
-    if (rc == 0) rc = ask(c, "POST", path, tm_text_string(&body), 409, why);
+    if (rc == 0) rc = ask(c, "POST", path, tm_text_string(&body), 409, out_was, e);
     tm_text_deinit(&body);
     return rc;
 }
@@ -107,21 +108,29 @@ static int make_one(struct tm_gcp__cloud *c, int kind, struct tm_error *why, str
 int tm_gcp__make_rules(struct tm_gcp__cloud *c, struct tm_error *e)
 {
     struct tm_error own = {.text = ""};
+    bool all_new = true;
     int rc = 0;
     for (int kind = ALLOW; rc == 0 && kind < RULES; kind++) {
-        rc = make_one(c, kind, &own, e);
+        bool was = false;
+        rc = make_one(c, kind, &was, &own);
         if (rc == 0) c->ruled = true;
+        all_new = all_new && !was;
     }
+    if (rc == 0) return 0;
     if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
-    if (rc != 0 && !c->ruled) /* in the network default VMs reach each other without it */
+    if (c->options.network != NULL) { /* its firewall is the user's affair */
         tm_log(TM_LOG_WARN,
-               "the firewall rules of the job could not be made: %s; VMs must reach each other without them", own.text);
-    else if (rc != 0)
-        tm_log(TM_LOG_WARN,
-               "the firewall rule that keeps others out could not be made, so other machines in the network can "
-               "reach the job's VMs: %s",
-               own.text);
-    return 0;
+               "the firewall rules of the job could not be made: %s; the firewall of network %s must let the job's VMs "
+               "reach each other, and keep others out",
+               own.text, c->options.network);
+        return 0;
+    }
+    if (all_new) tm_gcp__remove_rules(c); /* a half wall; of a run that is resumed the one that its VMs have stays */
+    return tm_error_set(e, TM_EINPUT,
+                        "the firewall rules that keep others out of the job's VMs could not be made: %.250s; allow "
+                        "what `tidemill cloud check gcp --emit policy` prints, or name a network of your own whose "
+                        "firewall does it: fleet: {gcp: {network: NAME}}",
+                        own.text);
 }
 
 void tm_gcp__remove_rules(struct tm_gcp__cloud *c)
@@ -133,7 +142,7 @@ void tm_gcp__remove_rules(struct tm_gcp__cloud *c)
     tm_gcp__rule_name(c->options.common.run, run);
     for (int kind = RULES - 1; kind >= ALLOW; kind--) {
         (void)snprintf(path, sizeof path, "/projects/%.90s/global/firewalls/%s%s", c->project, run, endings[kind]);
-        if (ask(c, "DELETE", path, NULL, 404, &e) != 0)
+        if (ask(c, "DELETE", path, NULL, 404, NULL, &e) != 0)
             tm_log(TM_LOG_WARN,
                    "a firewall rule of the job could not be removed: %s; `tidemill cloud clean gcp` does it later "
                    "(it costs nothing)",

@@ -54,7 +54,8 @@ int tm_gcp__prepare(struct tm_gcp__cloud *c, struct tm_error *e);
 
 /* ---- gcp_firewall.c: who reaches whom ---- */
 
-/* Waits. Without the permission to make them: a warning. */
+/* Waits. An error where they cannot be made, since then others reach the VMs; in a network that the user named a
+ * warning: that has a firewall of the user's. */
 int tm_gcp__make_rules(struct tm_gcp__cloud *c, struct tm_error *e);
 /* Waits. */
 void tm_gcp__remove_rules(struct tm_gcp__cloud *c);

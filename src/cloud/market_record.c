@@ -145,8 +145,8 @@ static int take_quotes(struct recording *r, size_t at, const struct tm_market_qu
         int rc = 0;
         if (strcmp(quote->type, pool->type) != 0 || strcmp(quote->zone, pool->zone) != 0) continue;
         r->scored[at] = r->scored[at] || !isnan(quote->score);
-        if (record->image != NULL)
-            rc = tm_aws_market__try(r->env, pool->region, pool->zone, pool->type, record->image, &given, e);
+        const struct tm_aws_market__try what = {pool->region, pool->zone, pool->type, record->image, record->owner};
+        if (record->image != NULL) rc = tm_aws_market__try(r->env, &what, &given, e);
         if (rc == 0) rc = add_event(r, at, time_ms, given ? record->instances : 0, quote->usd_h, e);
         return rc == 0 ? write_trace(r, at, e) : rc;
     }

@@ -28,6 +28,7 @@ struct tm_market_record {
     int instances;     /* how many a place gives, where it gives any */
     int score;         /* it does where the cloud's score, of 10, is this or more; where there is none, always */
     const char *image; /* of AWS: rents one each time instead, with this image; NULL: it does not */
+    const char *owner; /* who rents, for tags; with `image` */
     const struct tm_catalog *catalog; /* what types are made of */
     /* After each round: how many there were; false ends it. NULL: not asked. */
     bool (*told)(void *context, size_t rounds);

@@ -18,7 +18,7 @@ struct tm_rented {
     const char *cloud; /* whoever finds it for people says: "aws" */
     char id[96];
     char group[96]; /* Azure: its resource group; "": none */
-    int kind;       /* Azure: VM, or which part of one was left (rented_azure.c) */
+    int kind;       /* 0: a VM; else what was left of one (rented_azure.c, rented_aws.c: a volume) */
     char region[40];
     char type[48];
     char job[128];
@@ -36,9 +36,9 @@ struct tm_rented_list {
     int unasked; /* regions and parts of the cloud that could not be asked; each was logged, with what to do */
 };
 
-/* All instances of an AWS account that were rented and have not ended, in every region that it has. A region that
- * cannot be asked is counted: nobody could say that nothing is left there. An error: nothing could be asked at all. The
- * caller owns the list. */
+/* All instances of an AWS account that were rented and have not ended, in every region that it has, and volumes that
+ * are attached to none (state "volume"). A region that cannot be asked is counted: nobody could say that nothing is
+ * left there. An error: nothing could be asked at all. The caller owns the list. */
 int tm_rented_find_aws(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
                        struct tm_error *e);
 /* Ends them, and says of each what became of it; one that the cloud does not let go is logged, with why, and is no

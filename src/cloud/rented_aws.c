@@ -18,6 +18,9 @@ enum {
     CLEAR_MS = 5000
 };
 
+/* Kinds of what is found. */
+enum { VM, VOLUME };
+
 struct search {
     struct tm_env *env;
     struct tm_aws *aws;
@@ -26,6 +29,7 @@ struct search {
     struct tm_rented_list *out;
     char regions[REGIONS_MAX][40];
     size_t region_count;
+    size_t refused_count; /* regions that refused to say what runs there */
 };
 
 void tm_rented_list_deinit(struct tm_rented_list *list)
@@ -114,9 +118,18 @@ static const char *tag_of(const struct tm_xml *instance, const char *name)
     return "";
 }
 
-static int add_instance(struct search *s, const char *region, const struct tm_xml *x, struct tm_error *e)
+static int add(struct search *s, const struct tm_rented *r, struct tm_error *e)
 {
     struct tm_rented_list *list = s->out;
+    if (r->id[0] == '\0') return 0;
+    int rc = tm_grow((void **)&list->items, &list->capacity, list->count + 1, sizeof *r, ITEMS_MAX);
+    if (rc != 0) return tm_error_nomem(e);
+    list->items[list->count++] = *r;
+    return 0;
+}
+
+static int add_instance(struct search *s, const char *region, const struct tm_xml *x, struct tm_error *e)
+{
     struct tm_rented r = {.spot = strcmp(tm_xml_text(x, "instanceLifecycle"), "spot") == 0};
     const char *launched = tm_xml_text(x, "launchTime");
     (void)snprintf(r.id, sizeof r.id, "%s", tm_xml_text(x, "instanceId"));
@@ -126,37 +139,79 @@ static int add_instance(struct search *s, const char *region, const struct tm_xm
     (void)snprintf(r.state, sizeof r.state, "%s", tm_xml_text(x, "instanceState/name"));
     if (!tm_calendar_parse(launched, strlen(launched), &r.since_ms)) r.since_ms = 0;
     r.price_usd_h = price_of(s->catalog, &r, tm_xml_text(x, "placement/availabilityZone"));
-    if (r.id[0] == '\0') return 0;
-    int rc = tm_grow((void **)&list->items, &list->capacity, list->count + 1, sizeof r, ITEMS_MAX);
-    if (rc != 0) return tm_error_nomem(e);
-    list->items[list->count++] = r;
-    return 0;
+    return add(s, &r, e);
+}
+
+/* One that no instance has. What it costs is not in the catalogue. */
+static int add_volume(struct search *s, const char *region, const struct tm_xml *x, struct tm_error *e)
+{
+    struct tm_rented r = {.kind = VOLUME, .state = "volume", .price_usd_h = NAN};
+    const char *made = tm_xml_text(x, "createTime");
+    (void)snprintf(r.id, sizeof r.id, "%s", tm_xml_text(x, "volumeId"));
+    (void)snprintf(r.region, sizeof r.region, "%s", region);
+    (void)snprintf(r.type, sizeof r.type, "%s %s GB", tm_xml_text(x, "volumeType"), tm_xml_text(x, "size"));
+    (void)snprintf(r.job, sizeof r.job, "%s", tag_of(x, TM_RENTED_TAG));
+    if (!tm_calendar_parse(made, strlen(made), &r.since_ms)) r.since_ms = 0;
+    return add(s, &r, e);
 }
 
 /* ---- all regions ---- */
+
+/* What is asked of a region, one after the other. */
+static const struct {
+    const char *action;
+    const char *filter; /* beside the tag */
+    const char *values[4];
+    const char *most; /* on a page */
+} lists[] = {
+    [VM] = {"DescribeInstances", "instance-state-name", {"pending", "running", "stopping", "stopped"}, "1000"},
+    [VOLUME] = {"DescribeVolumes", "status", {"available"}, "500"},
+};
 
 struct page {
     struct tm_ec2_call call;
     struct tm_web_call *begun;
     const char *region;
+    int kind;
+    bool more;       /* of this region */
     char next[1024]; /* where the page begins; "": at the first */
 };
 
 static int begin_page(struct search *s, struct page *p, struct tm_error *e)
 {
-    static const char *const states[] = {"pending", "running", "stopping", "stopped"};
     char name[32];
-    tm_ec2__init(&p->call, s->aws, p->region, "DescribeInstances");
+    tm_ec2__init(&p->call, s->aws, p->region, lists[p->kind].action);
     tm_ec2__put(&p->call, "Filter.1.Name", "tag-key");
     tm_ec2__put(&p->call, "Filter.1.Value.1", TM_RENTED_TAG);
-    tm_ec2__put(&p->call, "Filter.2.Name", "instance-state-name");
-    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+    tm_ec2__put(&p->call, "Filter.2.Name", lists[p->kind].filter);
+    for (size_t i = 0; i < sizeof lists->values / sizeof *lists->values && lists[p->kind].values[i] != NULL; i++) {
         (void)snprintf(name, sizeof name, "Filter.2.Value.%zu", i + 1);
-        tm_ec2__put(&p->call, name, states[i]);
+        tm_ec2__put(&p->call, name, lists[p->kind].values[i]);
     }
-    tm_ec2__put(&p->call, "MaxResults", "1000");
+    tm_ec2__put(&p->call, "MaxResults", lists[p->kind].most);
     if (p->next[0] != '\0') tm_ec2__put(&p->call, "NextToken", p->next);
     return tm_ec2__begin(&p->call, s->web, &p->begun, e);
+}
+
+static int take_instances(struct search *s, const char *region, const struct tm_xml *root, struct tm_error *e)
+{
+    int rc = 0;
+    const struct tm_xml *reservation = tm_xml_child(root, "reservationSet/item");
+    for (; rc == 0 && reservation != NULL; reservation = tm_xml_again(reservation)) {
+        const struct tm_xml *one = tm_xml_child(reservation, "instancesSet/item");
+        for (; rc == 0 && one != NULL; one = tm_xml_again(one))
+            rc = add_instance(s, region, one, e);
+    }
+    return rc;
+}
+
+static int take_volumes(struct search *s, const char *region, const struct tm_xml *root, struct tm_error *e)
+{
+    int rc = 0;
+    const struct tm_xml *one = tm_xml_child(root, "volumeSet/item");
+    for (; rc == 0 && one != NULL; one = tm_xml_again(one))
+        rc = add_volume(s, region, one, e);
+    return rc;
 }
 
 static int take_page(struct search *s, struct page *p, char code[128], struct tm_error *e)
@@ -169,12 +224,7 @@ static int take_page(struct search *s, struct page *p, char code[128], struct tm
     p->begun = NULL;
     rc = tm_ec2__take(&p->call, rc, &answer, &arena, &root, code, e);
     tm_ec2__deinit(&p->call);
-    const struct tm_xml *reservation = rc == 0 ? tm_xml_child(root, "reservationSet/item") : NULL;
-    for (; rc == 0 && reservation != NULL; reservation = tm_xml_again(reservation)) {
-        const struct tm_xml *one = tm_xml_child(reservation, "instancesSet/item");
-        for (; rc == 0 && one != NULL; one = tm_xml_again(one))
-            rc = add_instance(s, p->region, one, e);
-    }
+    if (rc == 0) rc = p->kind == VM ? take_instances(s, p->region, root, e) : take_volumes(s, p->region, root, e);
     (void)snprintf(p->next, sizeof p->next, "%s", rc == 0 ? tm_xml_text(root, "nextToken") : "");
     tm_arena_deinit(&arena);
     return rc;
@@ -194,21 +244,27 @@ static void give_up_page(struct page *p)
     tm_ec2__deinit(&p->call);
 }
 
-/* A page that came, or did not: a region that refuses is no reason to leave the others unasked. */
+/* A page that came, or did not: a region that refuses is no reason to leave the others unasked. One that does not say
+ * what runs there is not asked for volumes. */
 static int end_page(struct search *s, struct page *p, struct tm_error *first, struct tm_error *e)
 {
     struct tm_error own = {.text = ""};
     char code[128];
     int rc = take_page(s, p, code, &own);
     if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
-    if (rc == 0) return 0;
-    if (s->out->unasked++ == 0) *first = own;
-    tm_log(TM_LOG_ERROR, "AWS: region %s could not be asked, and something may still cost there: %s; %s", p->region,
-           own.text, advice_of(code));
+    bool ended = p->next[0] == '\0';
+    p->more = !ended || (rc == 0 && p->kind == VM);
+    if (rc != 0) {
+        s->out->unasked++;
+        if (p->kind == VM && s->refused_count++ == 0) *first = own;
+        tm_log(TM_LOG_ERROR, "AWS: region %s could not be asked%s, and something may still cost there: %s; %s",
+               p->region, p->kind == VOLUME ? " for volumes" : "", own.text, advice_of(code));
+    }
+    if (ended) p->kind = VOLUME;
     return 0;
 }
 
-/* Regions side by side; the pages of one follow each other. */
+/* Regions side by side; what is asked of one follows each other. */
 static int ask_regions(struct search *s, struct tm_error *e)
 {
     struct page *pages = tm_calloc(AT_ONCE, sizeof *pages);
@@ -219,23 +275,21 @@ static int ask_regions(struct search *s, struct tm_error *e)
     while (rc == 0 && ended < s->region_count) {
         for (size_t i = 0; rc == 0 && i < AT_ONCE; i++) {
             struct page *p = &pages[i];
-            if (p->begun == NULL && p->next[0] == '\0' && begun < s->region_count)
-                p->region = s->regions[begun++];
-            else if (p->begun != NULL || p->next[0] == '\0')
-                continue;
+            if (p->begun != NULL || (!p->more && begun == s->region_count)) continue;
+            if (!p->more) *p = (struct page){.region = s->regions[begun++]};
             rc = begin_page(s, p, e);
         }
         if (rc == 0) rc = tm_web_step_wait(s->web, e);
         for (size_t i = 0; rc == 0 && i < AT_ONCE; i++) {
             if (pages[i].begun == NULL || !tm_web_is_done(pages[i].begun)) continue;
             rc = end_page(s, &pages[i], &first, e);
-            ended += rc == 0 && pages[i].next[0] == '\0';
+            ended += rc == 0 && !pages[i].more;
         }
     }
     for (size_t i = 0; pages != NULL && i < AT_ONCE; i++)
         give_up_page(&pages[i]);
     tm_free(pages);
-    if (rc != 0 || (size_t)s->out->unasked < s->region_count) return rc;
+    if (rc != 0 || s->refused_count < s->region_count) return rc;
     return tm_error_set(e, first.code, "no region of AWS could be asked: %s", first.text);
 }
 
@@ -281,11 +335,12 @@ struct spans {
     size_t count;
 };
 
-/* Those from `at` on that are in its region, at most so many; how many that are. */
+/* Instances from `at` on that are in its region, at most so many; how many that are. Volumes go one by one. */
 static size_t same_region(const struct tm_rented_list *list, size_t at)
 {
     size_t count = 1;
-    while (at + count < list->count && count < IDS_EACH &&
+    if (list->items[at].kind == VOLUME) return 1;
+    while (at + count < list->count && count < IDS_EACH && list->items[at + count].kind == VM &&
            strcmp(list->items[at + count].region, list->items[at].region) == 0)
         count++;
     return count;
@@ -293,8 +348,11 @@ static size_t same_region(const struct tm_rented_list *list, size_t at)
 
 static int begin_end(struct search *s, const struct tm_rented_list *list, struct ending *p, struct tm_error *e)
 {
-    tm_ec2__init(&p->call, s->aws, list->items[p->at].region, "TerminateInstances");
-    for (size_t i = 0; i < p->count; i++) {
+    const struct tm_rented *first = &list->items[p->at];
+    bool volume = first->kind == VOLUME;
+    tm_ec2__init(&p->call, s->aws, first->region, volume ? "DeleteVolume" : "TerminateInstances");
+    if (volume) tm_ec2__put(&p->call, "VolumeId", first->id);
+    for (size_t i = 0; !volume && i < p->count; i++) {
         char name[32];
         (void)snprintf(name, sizeof name, "InstanceId.%zu", i + 1);
         tm_ec2__put(&p->call, name, list->items[p->at + i].id);
@@ -318,7 +376,7 @@ static void take_end(struct ending *p, struct tm_rented_list *list, struct spans
     rc = tm_ec2__take(&p->call, rc, &answer, &arena, &root, code, &own);
     tm_ec2__deinit(&p->call);
     tm_arena_deinit(&arena);
-    bool gone = strcmp(code, "InvalidInstanceID.NotFound") == 0;
+    bool gone = strcmp(code, "InvalidInstanceID.NotFound") == 0 || strcmp(code, "InvalidVolume.NotFound") == 0;
     if (rc != 0 && code[0] != '\0' && p->count > 1) {
         for (size_t i = 0; i < p->count; i++)
             spans->list[spans->count++] = (struct span){p->at + i, 1};

@@ -32,7 +32,7 @@ static bool find_name(const char *passwd, const char *number, char out[TM_PROVID
     return false;
 }
 
-void tm_provider_vms__owner(struct tm_env *env, char out[TM_PROVIDER_OWNER_MAX])
+void tm_provider_vms_owner(struct tm_env *env, char out[TM_PROVIDER_OWNER_MAX])
 {
     static const char *const names[] = {"USER", "LOGNAME"};
     char status[4096] = "";
@@ -333,7 +333,7 @@ int tm_provider_vms__fill(const struct tm_provider__vm_kind *kind, struct tm_env
     struct tm_provider__vms *vms = tm_arena_alloc(request->arena, sizeof *vms);
     if (vms == NULL) return tm_error_nomem(e);
     *vms = (struct tm_provider__vms){.request = request};
-    tm_provider_vms__owner(env, vms->owner);
+    tm_provider_vms_owner(env, vms->owner);
     int rc = tm_provider_vms__region(kind, &job->fleet, request->dir, vms->region, e);
     if (rc == 0) rc = find_bucket(env, vms, e);
     if (rc == 0) rc = print_variables(request, &variables, e);

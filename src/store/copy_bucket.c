@@ -10,6 +10,7 @@
  * before (If-Match); who claims the store writes it anew first. So of two coordinators of a job, the one that claimed
  * last names the newest set, and the other is told that it may not (-TM_EINPUT). */
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "store/objects.h"
 #include "store/store_internal.h"
@@ -171,6 +172,18 @@ static int claim_job(struct bucket *b, bool take_over, struct tm_error *e)
     return rc == -(int)TM_EEXISTS ? tm_error_set(e, TM_EIO, "%s: another job claims it at this moment", b->where) : rc;
 }
 
+/* Uploads that a coordinator's machines had under way when it died are of sets that nobody seals or drops any more, and
+ * cost, though no list of objects shows them. One of a worker that lives fails, and it uploads anew. Azure forgets such
+ * blocks by itself, after a week. */
+static int abort_left(struct bucket *b, struct tm_error *e)
+{
+    struct tm_error own = {.text = ""};
+    int rc = b->objects.aborts_alone ? b->objects.abort_uploads(b->objects.self, "set-", &own) : 0;
+    if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
+    if (rc != 0) tm_log(TM_LOG_WARN, "%s: uploads that were not finished stay: %s", b->where, own.text);
+    return 0;
+}
+
 static int bucket_claim(struct tm_copy_store *store, bool take_over, struct tm_error *e)
 {
     struct bucket *b = bucket_of(store);
@@ -180,7 +193,7 @@ static int bucket_claim(struct tm_copy_store *store, bool take_over, struct tm_e
     (void)pthread_mutex_lock(&b->lock);
     rc = take_newest(b, e);
     (void)pthread_mutex_unlock(&b->lock);
-    return rc;
+    return rc == 0 ? abort_left(b, e) : rc;
 }
 
 static int check_claim(struct bucket *b, struct tm_error *e)

@@ -474,6 +474,7 @@ int tm_gs__open(struct tm_env *env, const char *place, struct tm_objects *out, s
                                .remove = gs_remove,
                                .each = gs_each,
                                .abort_uploads = gs_abort_uploads,
+                               .aborts_alone = true,
                                .upload = gs_upload,
                                .download = gs_download,
                                .close = gs_close};

@@ -24,6 +24,7 @@ struct tm_objects {
     int (*each)(void *self, const char *from, bool flat, tm_name_f take, void *context, struct tm_error *e);
     /* Uploads that were begun and not finished, of names that begin with `from`, are given up. */
     int (*abort_uploads)(void *self, const char *from, struct tm_error *e);
+    bool aborts_alone; /* it takes nothing of what was finished in that moment */
     /* Large objects, straight from and to memory, over several connections. What was put lasts when the call returns,
      * and is whole or not there. */
     int (*upload)(void *self, const char *name, const void *data, size_t length, struct tm_error *e);

@@ -212,23 +212,47 @@ static int abort_one(struct tm_s3 *s3, const char *key, const char *upload, stru
     return rc == -(int)TM_ENOTFOUND ? 0 : rc;
 }
 
-static int s3_abort_uploads(void *self, const char *from, struct tm_error *e)
+/* Where a page of uploads begins; "": at the first. */
+struct uploads_at {
+    char key[TM_KEY_MAX];
+    char upload[TM_KEY_MAX];
+};
+
+static int abort_page(struct tm_s3 *s3, const char *prefix, struct uploads_at *from, struct tm_error *e)
 {
-    struct tm_s3 *s3 = self;
     struct tm_arena arena;
     struct tm_xml *root = NULL;
-    char key[TM_KEY_MAX + 2];
-    tm_s3__path(s3, from, key);
     tm_arena_init(&arena, ARENA_MAX);
     struct tm_aws_request request = tm_s3__request(s3, "GET", "/");
     request.query[request.query_count++] = (struct tm_web_pair){"uploads", ""};
-    request.query[request.query_count++] = (struct tm_web_pair){"prefix", key + 1};
+    request.query[request.query_count++] = (struct tm_web_pair){"prefix", prefix};
+    if (from->key[0] != '\0') {
+        request.query[request.query_count++] = (struct tm_web_pair){"key-marker", from->key};
+        request.query[request.query_count++] = (struct tm_web_pair){"upload-id-marker", from->upload};
+    }
     int rc = ask_page(s3, &request, &arena, &root, e);
-    const struct tm_xml *one = rc == 0 ? tm_xml_child(root, "Upload") : NULL; /* up to 1000; the rest another time */
+    const struct tm_xml *one = rc == 0 ? tm_xml_child(root, "Upload") : NULL;
     for (; rc == 0 && one != NULL; one = tm_xml_again(one))
-        if (strncmp(tm_xml_text(one, "Key"), key + 1, strlen(key + 1)) == 0)
+        if (strncmp(tm_xml_text(one, "Key"), prefix, strlen(prefix)) == 0)
             rc = abort_one(s3, tm_xml_text(one, "Key"), tm_xml_text(one, "UploadId"), e);
+    bool more = rc == 0 && strcmp(tm_xml_text(root, "IsTruncated"), "true") == 0;
+    (void)snprintf(from->key, sizeof from->key, "%s", more ? tm_xml_text(root, "NextKeyMarker") : "");
+    (void)snprintf(from->upload, sizeof from->upload, "%s", more ? tm_xml_text(root, "NextUploadIdMarker") : "");
     tm_arena_deinit(&arena);
+    return rc;
+}
+
+static int s3_abort_uploads(void *self, const char *from, struct tm_error *e)
+{
+    struct tm_s3 *s3 = self;
+    char path[TM_KEY_MAX + 2];
+    struct uploads_at at = {.key = ""};
+    int rc = 0;
+    tm_s3__path(s3, from, path);
+    for (int page = 0; rc == 0 && page < PAGES_MAX; page++) {
+        rc = abort_page(s3, path + 1, &at, e);
+        if (at.key[0] == '\0') break;
+    }
     return rc;
 }
 
@@ -249,6 +273,7 @@ int tm_s3__open(struct tm_env *env, const char *place, struct tm_objects *out, s
                                .remove = s3_remove,
                                .each = s3_each,
                                .abort_uploads = s3_abort_uploads,
+                               .aborts_alone = true,
                                .upload = tm_s3__upload,
                                .download = tm_s3__download,
                                .close = s3_close};

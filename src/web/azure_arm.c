@@ -119,6 +119,11 @@ const char *tm_arm_endpoint(const struct tm_arm *arm)
     return arm->endpoint;
 }
 
+const char *tm_arm_audience(const struct tm_arm *arm)
+{
+    return arm->identity.resource;
+}
+
 /* ---- requests ---- */
 
 void tm_arm_path(struct tm_arm_request *request, const char *format, ...)

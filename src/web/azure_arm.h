@@ -13,6 +13,8 @@ int tm_arm_create(struct tm_env *env, struct tm_arm **out, struct tm_error *e);
 void tm_arm_destroy(struct tm_arm *arm);
 const char *tm_arm_subscription(const struct tm_arm *arm); /* borrowed */
 const char *tm_arm_endpoint(const struct tm_arm *arm);     /* borrowed: "https://management.azure.com" */
+/* Borrowed: whom its tokens are for, which is where it is, but for one without TLS: then the public cloud. */
+const char *tm_arm_audience(const struct tm_arm *arm);
 
 enum { TM_ARM_URL_MAX = 8192 };
 

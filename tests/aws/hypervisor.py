@@ -1,7 +1,7 @@
 """Boots the instances of moto's EC2, for tests (tests/clouds/machines.py has how a machine boots).
 
 moto_cloud.py --hypervisor starts it. It watches moto: an instance that is new boots, one that was terminated loses its power,
-one that shuts down is terminated. A notice is what AWS gives: spot/instance-action in its metadata, and the end when its time
+one that shuts down is terminated or stopped, as it was rented. A notice is what AWS gives: spot/instance-action in its metadata, and the end when its time
 has come, whatever the instance does.
 """
 import base64, json, time
@@ -78,6 +78,9 @@ class Hypervisor(Machines):
         of._state_reason = of.state_reason = StateReason(words, reason)
 
     def shut_down(self, vm):
+        """As InstanceInitiatedShutdownBehavior says; one that stops still costs its disk."""
+        if vm.instance.of.instance_initiated_shutdown_behavior != "terminate":
+            return vm.instance.of.stop()
         self.end(vm, "Client.InstanceInitiatedShutdown", "it shut down")
 
     def take(self, vm):

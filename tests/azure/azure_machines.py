@@ -9,8 +9,8 @@ from machines import Machines
 
 
 class AzureMachines(Machines):
-    def __init__(self, known, remove, new_token, lock):
-        self.known, self.remove, self.new_token, self.cloud = known, remove, new_token, lock
+    def __init__(self, known, evict, remove, new_token, lock):
+        self.known, self.evict, self.remove, self.new_token, self.cloud = known, evict, remove, new_token, lock
         super().__init__()
 
     def instances(self):
@@ -33,15 +33,18 @@ class AzureMachines(Machines):
             return handler.answer(200, vm.instance.vm["id"])
         if at.path == "/metadata/identity/oauth2/token":
             has = q.get("msi_res_id", [""])[0] in vm.instance.vm.get("identity", {}).get("userAssignedIdentities", {})
+            has = has and q.get("resource") == ["https://management.azure.com/"]
             body = {"access_token": self.new_token(), "expires_in": "3599", "resource": q["resource"][0], "token_type": "Bearer"}
             return handler.answer(200, json.dumps(body)) if has else handler.answer(400)
         handler.answer(404)
 
     def shut_down(self, vm):
-        vm.instance.vm["_stopped"] = True
+        vm.instance.vm["_stopped"] = "stopped"
 
     def take(self, vm):
         with self.cloud:
-            self.remove(vm.instance.vm)
+            self.evict(vm.instance.vm)
 
-    fail = take
+    def fail(self, vm):
+        with self.cloud:
+            self.remove(vm.instance.vm)

@@ -20,7 +20,7 @@ SUBSCRIPTION, TENANT, CLIENT, SECRET = "5ab", "ten", "app", secrets.token_hex(8)
 PAGE, DELAY_S = 2, 0.3
 lock = threading.RLock()
 resources, operations, tokens, faults, denied = {}, {}, {}, [], []
-made_vms, open_vms, used, delegated, moved = [], [], [], [], {}  # moved: prices that held until then
+made_vms, open_vms, used, delegated, deallocated, moved = [], [], [], [], [], {}  # moved: prices that held until then
 hypervisor = None
 
 
@@ -199,6 +199,14 @@ def remove_vm(vm):
         resources.pop(disk["managedDisk"]["id"].lower(), None)
 
 
+def evict(vm):
+    """As its evictionPolicy says: without one, or with Deallocate, it stays, with a disk that costs."""
+    if vm["properties"].get("evictionPolicy") == "Delete" or vm["properties"].get("priority") != "Spot":
+        return remove_vm(vm)
+    vm["_stopped"] = "deallocated"
+    deallocated.append(vm["name"])
+
+
 def remove_nic(nic):
     resources.pop(nic["id"].lower(), None)
     for one in nic["properties"]["ipConfigurations"]:
@@ -237,7 +245,7 @@ def shown(r, status=False):
     r = {k: v for k, v in r.items() if not k.startswith("_")}
     if status:
         known = resources[r["id"].lower()]
-        power = "stopped" if known["_stopped"] else "running"
+        power = known["_stopped"] or "running"
         r = {**r, "properties": {**r["properties"], "instanceView": {"statuses": [
             {"code": "ProvisioningState/succeeded"}, {"code": "PowerState/" + power, "level": "Info"}]}}}
     return r
@@ -354,8 +362,10 @@ def control(path, order):
     if path == "/tidemill/lose":
         for v in vms:
             if order["name"] in (v["name"], Instance(v).address):
-                remove_vm(v)
+                evict(v)
         return {}
+    if path == "/tidemill/deallocated":  # evicted, and still there
+        return sorted(set(deallocated))
     if path == "/tidemill/expire":
         tokens.clear()
         return {}
@@ -503,7 +513,7 @@ if args.hypervisor:
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../clouds"))
     from azure_machines import AzureMachines
     hypervisor = AzureMachines(lambda: [v.setdefault("_instance", Instance(v)) for v in all_of("Microsoft.Compute/virtualMachines")],
-                               remove_vm, new_token, lock)
+                               evict, remove_vm, new_token, lock)
 with open(args.folder + "/cloud.tmp", "w") as f:
     f.write(f"export AZURE_RESOURCE_MANAGER_ENDPOINT={endpoint}\nexport AZURE_AUTHORITY_HOST={endpoint}\nexport AZURE_SUBSCRIPTION_ID={SUBSCRIPTION}\n"
             f"export AZURE_TENANT_ID={TENANT}\nexport AZURE_CLIENT_ID={CLIENT}\nexport AZURE_CLIENT_SECRET={SECRET}\n"

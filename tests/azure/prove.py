@@ -119,7 +119,19 @@ try:
     ok("an interface in use stays", False)
 except HttpResponseError as e:
     ok("an interface in use stays", e.error.code == "NicInUse")
-for name in "abce":
+nic("k")
+kept = vm("k")
+del kept["properties"]["evictionPolicy"]
+compute.virtual_machines.begin_create_or_update("g", "k", kept).result()
+for name in "kc":
+    ask("lose", {"name": name})
+view = compute.virtual_machines.get("g", "k", expand="instanceView").instance_view
+ok("an eviction without evictionPolicy Delete deallocates", any(s.code == "PowerState/deallocated" for s in view.statuses))
+ok("... and the VM stays listed, with its disk", ask("deallocated") == ["k"] and "k" in [v.name for v in compute.virtual_machines.list("g")]
+   and "k-disk" in [d.name for d in compute.disks.list()])
+ok("one with Delete goes, with its disk", "c" not in [v.name for v in compute.virtual_machines.list("g")]
+   and "c-disk" not in [d.name for d in compute.disks.list()])
+for name in "abek":
     compute.virtual_machines.begin_delete("g", name, force_deletion=True).result()
 try:
     compute.virtual_machines.get("g", "a")

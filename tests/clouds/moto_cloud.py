@@ -8,7 +8,9 @@ input. Beside moto it has
   - RunInstances and CreateFleet that keep their promise for a ClientToken: the same token, the same instances; with other
     words it is refused
   - presigned URLs whose signature and time are checked: tampered with or too old, they are refused
-  - user data of more than 16 KB is refused
+  - user data of more than 16 KB is refused, and what rents a VM without what keeps it safe: metadata of version 2 only, hop limit
+    1, an end by shutting down, and job, owner and time limit in the tags of VM and volume (but what is tagged `other`: another's)
+  - unfinished uploads are listed in pages of 2
   - a market (moto_market.py): POST /tidemill/price, /tidemill/capacity; groups that stay while they have members
   - POST /tidemill/bill {"on_demand": {TYPE: PRICE}, "job": NAME}: what AWS would ask for all that ours used, by its rules
   - GET /tidemill/beside: security groups of ours, and launch templates
@@ -26,7 +28,7 @@ input. Beside moto it has
   - with --hypervisor (tests/aws/hypervisor.py) instances boot: GET /tidemill/vms, POST /tidemill/notice {"seconds": S},
     POST /tidemill/crash
 """
-import argparse, base64, calendar, hashlib, hmac, json, os, socket, sys, threading, time
+import argparse, base64, calendar, hashlib, hmac, html, json, os, socket, sys, threading, time
 from urllib.parse import parse_qs, parse_qsl, quote, unquote
 
 p = argparse.ArgumentParser()
@@ -63,6 +65,54 @@ IMAGE, ROOT_DEVICE = "ami-0a1b2c3d", "/dev/xvda"  # one that is there, with a ro
 
 def refusal(code, words):
     return f"<Response><Errors><Error><Code>{code}</Code><Message>{words}</Message></Error></Errors></Response>"
+
+
+def tags_of(form, stem, resource):
+    """Of a request: tags of what it makes of this kind."""
+    out = {}
+    for n in range(1, 9):
+        if form.get(f"{stem}TagSpecification.{n}.ResourceType") != [resource]:
+            continue
+        for k in range(1, 51):
+            at = f"{stem}TagSpecification.{n}.Tag.{k}."
+            if at + "Key" in form:
+                out[form[at + "Key"][0]] = form.get(at + "Value", [""])[0]
+    return out
+
+
+def unsafe(form, action):
+    """What a request that rents a VM, or makes a template of one, leaves out; "": nothing."""
+    stem = {"RunInstances": "", "CreateLaunchTemplate": "LaunchTemplateData."}.get(action)
+    if stem is None or "DryRun" in form:
+        return ""
+    vm = tags_of(form, stem, "instance")
+    if "other" in vm:
+        return ""
+    for name, value in (("InstanceInitiatedShutdownBehavior", "terminate"), ("MetadataOptions.HttpTokens", "required"),
+                        ("MetadataOptions.HttpPutResponseHopLimit", "1")):
+        if form.get(stem + name) != [value]:
+            return f"{name} is {form.get(stem + name)}, not {value}"
+    for what, tags in (("instance", vm), ("volume", tags_of(form, stem, "volume"))):
+        lacking = [t for t in ("tidemill:job", "tidemill:owner", "tidemill:until") if not tags.get(t)]
+        if lacking:
+            return f"the {what} has no tag {' and '.join(lacking)}"
+        if calendar.timegm(time.strptime(tags["tidemill:until"][:19], "%Y-%m-%dT%H:%M:%S")) < time.time() - 60:
+            return f"the {what} has lived longer than it may: {tags['tidemill:until']}"
+    return ""
+
+
+def uploads_page(query):
+    """ListMultipartUploads, two on a page: moto lists all."""
+    from moto.s3.models import s3_backends
+    q = dict(parse_qsl(query, keep_blank_values=True))
+    after = (q.get("key-marker", ""), q.get("upload-id-marker", ""))
+    there = s3_backends["123456789012"]["aws"].buckets[args.bucket].multiparts.values()
+    found = sorted((u.key_name, u.id) for u in there if u.key_name.startswith(q.get("prefix", "")))
+    found = [u for u in found if u > after]
+    items = "".join(f"<Upload><Key>{html.escape(k)}</Key><UploadId>{html.escape(u)}</UploadId></Upload>" for k, u in found[:2])
+    more = len(found) > 2
+    last = f"<NextKeyMarker>{html.escape(found[1][0])}</NextKeyMarker><NextUploadIdMarker>{html.escape(found[1][1])}</NextUploadIdMarker>" if more else ""
+    return f"<ListMultipartUploadsResult><Bucket>{args.bucket}</Bucket><IsTruncated>{str(more).lower()}</IsTruncated>{last}{items}</ListMultipartUploadsResult>"
 
 
 def is_presigned(environ, raw_path, query):
@@ -121,7 +171,7 @@ def control(path, body, start):
     if path in ("/tidemill/alive", "/tidemill/ever"):
         ours = [i for backend in ec2_backends["123456789012"].values() for i in backend.all_instances()
                 if any(t["key"] == "tidemill:job" for t in i.get_tags())]
-        alive = [i for i in ours if i.state in ("pending", "running")]
+        alive = [i for i in ours if i.state not in ("shutting-down", "terminated")]  # one that is stopped still has its disk
         return answer(start, 200, f"{len(alive if path == '/tidemill/alive' else ours)}\n")
     if hypervisor:
         said = hypervisor.control(path, order)
@@ -242,6 +292,9 @@ def app(environ, start):
         return answer(start, 200, moto_market.scores(form, region))
     if action == "DeleteSecurityGroup" and moto_market.is_group_held(ec2_backends["123456789012"][region], form["GroupId"][0]):
         return answer(start, 400, refusal("DependencyViolation", "the group has members"))
+    lacking = unsafe(form, action)
+    if lacking:
+        return answer(start, 400, refusal("TidemillTests.Unsafe", lacking))
     token = form.get("ClientToken", [None])[0]
     if token and action in ("RunInstances", "CreateFleet", "CreateLaunchTemplate"):
         with lock:
@@ -266,6 +319,13 @@ def app(environ, start):
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         start(status[0], status[1])
         return [out]
+    if action == "GET" and path == f"/{args.bucket}/" and "uploads" in dict(parse_qsl(query, keep_blank_values=True)):
+        status = []
+        out = b"".join(moto(environ, lambda s, h, e=None: status.extend([s, h])))
+        if not status[0].startswith("200"):  # whoever may not ask
+            start(*status)
+            return [out]
+        return answer(start, 200, uploads_page(query))
     out = moto(environ, start)
     if fault:
         environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)

@@ -175,7 +175,8 @@ def patch():
                 image_id=spec.image_id, count=1, user_data=spec.user_data, security_group_names=[],
                 security_group_ids=data.get("SecurityGroupIds", []), instance_type=spec.instance_type,
                 is_instance_type_default=False, placement=place[1], region_name=self.ec2_backend.region_name,
-                key_name=None, subnet_id=None, fleet_id=self.id, tags=spec.tag_specifications, lifecycle="spot")
+                key_name=None, subnet_id=None, fleet_id=self.id, tags=spec.tag_specifications, lifecycle="spot",
+                instance_initiated_shutdown_behavior=data.get("InstanceInitiatedShutdownBehavior"))
             made.instances[0].lifecycle = "spot"
             self.on_demand_instances.append({"id": made.id, "instance": made.instances[0], "launch_spec": spec})
         self.fulfilled_capacity += len(self.on_demand_instances)

@@ -7,7 +7,8 @@ Google's client reads it, and a JSON Web Token or a signed URL as google-auth an
 Writes FOLDER/cloud.env when it is ready, as `export` lines, with FOLDER/key.json (a service account's key) and FOLDER/user.json
 (a login). Ends with its standard input. Beside Google's calls there are
   - POST /tidemill/fail {"match": TEXT, "times": N, "status": S, "body": JSON, "headers": {...}, "how": "answer"|"cut"|"lost"}:
-    the next N requests whose "METHOD PATH?QUERY" holds TEXT are answered so, cut off, or carried out and not answered
+    the next N requests whose "METHOD PATH?QUERY" holds TEXT are answered so, cut off, or carried out and not answered; with "after": A
+    not the first A of them
   - POST /tidemill/refuse {"zone": Z, "code": C, "times": N}: the next N inserts there end in an operation with this error
   - POST /tidemill/lose {"address": A}: the machine of this instance has failed; /tidemill/preempt {"address": A}: it is preempted
   - POST /tidemill/together {"deletes": N}: the next deletions end when N were asked for, and not before
@@ -15,7 +16,8 @@ Writes FOLDER/cloud.env when it is ready, as `export` lines, with FOLDER/key.jso
     {"sku": WORDS, "nanos": N}: another price of the SKUs whose description has these words
   - POST /tidemill/calm: nothing that was planted happens any more
   - POST /tidemill/expire: no token that was given is good any more
-  - GET /tidemill/alive, /tidemill/ever (instances there were), /tidemill/rules (of the firewall), /tidemill/calls, /tidemill/keys/PREFIX, /tidemill/instances
+  - GET /tidemill/alive, /tidemill/ever (instances there were), /tidemill/rules (of the firewall), /tidemill/calls, /tidemill/keys/PREFIX, /tidemill/instances,
+    /tidemill/themselves: how many VMs were deleted by the token of their own service account
   - with --hypervisor instances boot: GET /tidemill/vms, POST /tidemill/notice {"seconds": S}, POST /tidemill/crash
 """
 import argparse, base64, hashlib, json, os, re, secrets, sys, threading, time, uuid
@@ -41,6 +43,7 @@ ZONES = ["us-central1-a", "us-central1-b", "us-central1-c", "europe-west4-a"]
 lock = threading.RLock()
 changed = threading.Condition(lock)
 instances, operations, requests, tokens = {}, {}, {}, {}
+token_of, by_themselves = {}, []  # tokens that a VM's metadata server gave; VMs that were deleted with one of their own
 faults, refusals, calls, made, used, open_vms = [], [], {}, [], [], []
 unlabelled = [0]  # instances of runs whose disk has other labels
 held, together = [], [1]  # deletions that end only when so many were asked for
@@ -201,12 +204,14 @@ def insert(zone, q, body):
     return op
 
 
-def delete(zone, name, q):
+def delete(zone, name, token):
     with lock:
         instance = instances.get((zone, name))
         if instance is None:
             raise Refused(404, "notFound", f"The resource 'projects/{PROJECT}/zones/{zone}/instances/{name}' was not found")
         instance.status = "STOPPING"
+        if token_of.get(token) == instance.id:
+            by_themselves.append(instance.id)
         op = operation(zone, "delete", instance, done=False)
 
     def end():
@@ -378,7 +383,7 @@ def is_closed(instance):
     return bool(rest and rest["priority"] < 65534 and before and all(set(r.get("sourceTags", [])) == tags for r in before))
 
 
-def compute(method, path, q, body):
+def compute(method, path, q, body, token):
     m = re.fullmatch(r"/projects/([^/]+)(/.*)?", path)
     if not m or m[1] not in (PROJECT, "deeplearning-platform-release", "debian-cloud"):
         raise Refused(404, "notFound", f"The resource '{path}' was not found")
@@ -415,7 +420,7 @@ def compute(method, path, q, body):
     if method == "POST" and name is None:
         return insert(zone, q, body)
     if method == "DELETE":
-        return delete(zone, name, q)
+        return delete(zone, name, token)
     if name is None:
         return listed(kind, zone, q)
     return (instances.get((zone, name)) or no(path)).shown()
@@ -582,9 +587,11 @@ def signed(handler, method, raw_path, query, body):
 
 
 # ---- tokens ----
-def new_token():
+def new_token(instance=None):
     token = "ya29." + secrets.token_urlsafe(60)
     tokens[token] = time.time() + 3600
+    if instance:
+        token_of[token] = instance.id
     return {"access_token": token, "expires_in": 3600, "token_type": "Bearer"}
 
 
@@ -656,6 +663,8 @@ def control(path, body):
         return str(sum("tidemill-job" in i.body.get("labels", {}) for i in instances.values())) + "\n"
     elif path == "/tidemill/rules":
         return ",".join(sorted(firewalls))
+    elif path == "/tidemill/themselves":
+        return f"{len(set(by_themselves))}\n"
     elif path == "/tidemill/unlabelled":
         return f"{unlabelled[0]}\n"
     elif path == "/tidemill/open":
@@ -717,9 +726,13 @@ class Handler(BaseHTTPRequestHandler):
     def planted(self, line):
         with lock:
             for f in faults:
-                if f["match"] in line and f["times"] > 0:
-                    f["times"] -= 1
-                    return f
+                if f["match"] not in line or f["times"] <= 0:
+                    continue
+                if f.get("after", 0) > 0:
+                    f["after"] -= 1
+                    continue
+                f["times"] -= 1
+                return f
         return None
 
     def route(self, path, query, q, body):
@@ -732,7 +745,7 @@ class Handler(BaseHTTPRequestHandler):
             return signed(self, self.command, path, query, body)
         check_token(self)
         if path.startswith("/compute/v1/"):
-            said = compute(self.command, path[len("/compute/v1"):], q, json.loads(body or b"{}"))
+            said = compute(self.command, path[len("/compute/v1"):], q, json.loads(body or b"{}"), self.headers["Authorization"][7:])
         elif path.startswith("/upload/storage/v1/"):
             said = upload(self, path[len("/upload/storage/v1"):], q, body)
             if said is None:
@@ -811,7 +824,7 @@ if args.hypervisor:
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:0] = [here, here + "/../clouds"]
     from gcp_machines import GcpMachines
-    hypervisor = GcpMachines(instances, ended)
+    hypervisor = GcpMachines(instances, ended, new_token)
 pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
 with open(args.folder + "/key.json", "w") as f:
     json.dump({"type": "service_account", "project_id": PROJECT, "private_key_id": "k1", "private_key": pem, "client_email": EMAIL,

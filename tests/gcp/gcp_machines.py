@@ -1,15 +1,16 @@
 """Boots the instances of the fake of Google Cloud (tests/clouds/machines.py has how a machine boots), with the metadata server of
-Google's: `preempted` can be waited for, as the documentation says. A preempted instance is told, and taken when its time is over.
+Google's: `preempted` can be waited for, as the documentation says. A preempted instance is told, and taken when its time is over. One
+with a service account gets its tokens. One that shuts down is stopped, and its disk costs on.
 """
-import time
+import json, time
 from urllib.parse import parse_qs, urlsplit
 
 from machines import Machines
 
 
 class GcpMachines(Machines):
-    def __init__(self, instances, ended):
-        self.known, self.ended = instances, ended
+    def __init__(self, instances, ended, new_token):
+        self.known, self.ended, self.new_token = instances, ended, new_token
         super().__init__()
 
     def instances(self):
@@ -22,9 +23,13 @@ class GcpMachines(Machines):
         if vm is None or handler.headers.get("Metadata-Flavor") != "Google":
             return handler.answer(403, "", flavor)
 
+        has_account = name == "service-accounts/default/token" and vm.instance.body.get("serviceAccounts")
+        token = json.dumps(self.new_token(vm.instance)) if has_account else None
+
         def said():
             return {"preempted": "TRUE" if vm.noticed_until else "FALSE", "maintenance-event": "NONE",
-                    "name": vm.instance.name}.get(name)
+                    "name": vm.instance.name, "zone": f"projects/1/zones/{vm.instance.zone}",
+                    "service-accounts/default/token": token}.get(name)
 
         until = time.time() + float(q.get("timeout_sec", ["30"])[0])
         last = q.get("last_etag", [""])[0]

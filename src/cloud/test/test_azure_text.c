@@ -168,7 +168,7 @@ static void test_user_data(void **state)
     struct tm_text text;
     struct tm_error e = {.text = ""};
     const struct tm_vm__user_data data = {.guest = &tm_azure__guest,
-                                          .words = "arm='https://x'\nidentity='/i'\n",
+                                          .words = "arm='https://x'\naudience='https://x'\nidentity='/i'\n",
                                           .job = "it's",
                                           .program = "p",
                                           .sha256 = "abc",
@@ -180,7 +180,9 @@ static void test_user_data(void **state)
                                           .life_s = 3600};
     tm_text_init(&text, 1 << 20);
     assert_int_equal(tm_vm__print_user_data(&data, &text, &e), 0);
-    assert_non_null(strstr(text.data, "arm='https://x'\nidentity='/i'\n"));
+    assert_non_null(strstr(text.data, "arm='https://x'\naudience='https://x'\nidentity='/i'\n"));
+    assert_non_null(strstr(text.data, "--data-urlencode \"resource=$audience/\""));
+    assert_null(strstr(text.data, "management.azure.com")); /* China's and the American government's are elsewhere */
     assert_non_null(strstr(text.data, "-X DELETE \"$arm$me?"));
     assert_non_null(strstr(text.data, "curl -fsS -m 60 -K - -X DELETE"));
     assert_non_null(strstr(text.data, "put_header='-H x-ms-blob-type:BlockBlob'"));

@@ -1,7 +1,9 @@
 /* Azure's settings, what is signed, and tokens; tests/clouds/run has the whole way, against Microsoft's own emulator.
  */
+#include "base/env_virtual.h"
 #include "base/test/script_server.h"
 #include "web/azure.h"
+#include "web/azure_arm.h"
 #include "web/azure_delegation.h"
 #include "web/azure_identity.h"
 
@@ -246,5 +248,29 @@ static void test_read_delegation(void **state)
     TM_FAIL_EACH_ALLOC(rc = tm_azure_delegation__read(DELEGATED, strlen(DELEGATED), &key, &e));
 }
 
-TM_TEST_MAIN(TM_TEST(test_delegation), TM_TEST(test_read_delegation), TM_TEST(test_settings), TM_TEST(test_read_token),
-             TM_TEST(test_to_sign), TM_TEST(test_tokens), TM_TEST(test_short_tokens))
+/* Tokens are for the Resource Manager in use: one for the public cloud's is refused by another's. */
+static void test_audience(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {NULL, "https://management.azure.com"},
+        {"https://management.chinacloudapi.cn/", "https://management.chinacloudapi.cn"},
+        {"https://management.usgovcloudapi.net", "https://management.usgovcloudapi.net"},
+        {"http://127.0.0.1:1", "https://management.azure.com"}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_env *env = tm_env_virtual_create(1);
+        struct tm_arm *arm = NULL;
+        struct tm_error e = {.text = ""};
+        assert_non_null(env);
+        assert_int_equal(tm_env_virtual_set_variable(env, "AZURE_SUBSCRIPTION_ID", "5ab"), 0);
+        if (rows[i][0] != NULL)
+            assert_int_equal(tm_env_virtual_set_variable(env, "AZURE_RESOURCE_MANAGER_ENDPOINT", rows[i][0]), 0);
+        assert_row(tm_arm_create(env, &arm, &e) == 0, "row %zu: %s", i, e.text);
+        assert_string_equal(tm_arm_audience(arm), rows[i][1]);
+        tm_arm_destroy(arm);
+        tm_env_virtual_destroy(env);
+    }
+}
+
+TM_TEST_MAIN(TM_TEST(test_audience), TM_TEST(test_delegation), TM_TEST(test_read_delegation), TM_TEST(test_settings),
+             TM_TEST(test_read_token), TM_TEST(test_to_sign), TM_TEST(test_tokens), TM_TEST(test_short_tokens))
