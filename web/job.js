@@ -295,7 +295,7 @@ export function throughput(p, end) {
 
 // ---- pauses ----
 
-const causes = { waiting: "waiting for instances", start: "start", loss: "preemption without notice, or failure", notice: "preemption with notice", arrival: "arrival" };
+const causes = { waiting: "waiting for instances", start: "start", loss: "preemption without notice, or failure", notice: "preemption with notice", arrival: "arrival", release: "an instance that was released" };
 
 function pauseCard() {
   const body = h("tbody", {}), note = h("span.soft.small", {});
@@ -402,7 +402,7 @@ function eventCard(name, state) {
 
 // The list has the newest ones that wrote something; any other is asked for by its number.
 function logCard(name, state) {
-  const select = h("select", { "aria-label": "Instance", onchange: () => { if (select.value) choose(Number(select.value)); } });
+  const select = h("select", { "aria-label": "Instance", onchange: () => { if (select.value) choose(Number(select.value)); } }, h("option", { value: "" }, "choose an instance"));
   const number = h("input.number", { type: "number", min: "1", step: "1", "aria-label": "Number of any instance", placeholder: "number", onchange: () => typed() });
   const worker = h("input.number", { type: "number", min: "0", step: "1", value: "0", "aria-label": "Which of its workers", title: "which of its workers", hidden: true, onchange: () => typed() });
   const error = h("p.error", { role: "alert", hidden: true });
