@@ -123,7 +123,7 @@ function tileRow() {
     return h("div.card.tile", { class: wide ? "wide" : "" }, h("div.label", {}, label), made[key].value, made[key].extra, made[key].note);
   };
   const bar = h("progress", { "aria-label": "committed steps" });
-  const el = h("section.tiles", { "aria-label": "In numbers" }, tile("steps", "Progress", true), tile("loss", "Loss"), tile("rate", "Throughput"), tile("cost", "Cost", true), tile("fleet", "Instances"), tile("durable", "Durable"));
+  const el = h("section.tiles", { "aria-label": "In numbers" }, tile("steps", "Progress", true), tile("loss", "Loss"), tile("rate", "Throughput"), tile("cost", "Cost", true), tile("fleet", "Instances"), tile("durable", "Durable step"));
   made.steps.extra.append(bar);
   const set = (key, value, note) => { put(made[key].value, value); put(made[key].note, note); };
   return { el, update: (s, prediction) => {
@@ -139,7 +139,7 @@ function tileRow() {
     const wanted = s.pools?.length ? sum(s.pools.map((p) => p.want)) : (s.want_spot ?? 0) + (s.want_on_demand ?? 0); // with those that keep copies
     const many = wanted >= 1000; // no room for both
     set("fleet", s.live ? `${f.count(s.instances_here)}${wanted && !many ? ` of ${f.count(wanted)}` : ""}` : f.count(s.arrivals), s.live ? [many ? `${f.count(wanted)} wanted` : "", s.instances_noticed ? `${s.instances_noticed} with notice` : "", `${f.count(s.arrivals)} arrived`, `${f.count((s.losses_announced ?? 0) + (s.losses_unannounced ?? 0))} preempted`].filter(Boolean).join(" · ") : `arrived · ${f.count((s.losses_announced ?? 0) + (s.losses_unannounced ?? 0))} preempted`);
-    set("durable", `step ${f.count(s.steps.durable)}`, `${f.count(done - s.steps.durable)} behind · ${f.plural(s.steps.redone, "step")} redone`);
+    set("durable", f.count(s.steps.durable), `${f.count(done - s.steps.durable)} behind · ${f.plural(s.steps.redone, "step")} redone`);
   } };
 }
 

@@ -82,7 +82,7 @@ export function layoutGrid() {
     grid.setAttribute("role", dense ? "grid" : "table");
     for (const cell of cells) told.delete(cell);
     // Many pipelines stand side by side, each a row of its own.
-    grid.style.gridTemplateColumns = dense ? `repeat(auto-fill, minmax(${Math.min(44 * l.stages + 44, 1200)}px, 1fr))` : `max-content repeat(${l.stages}, minmax(92px, 230px))`;
+    grid.style.gridTemplateColumns = dense ? `repeat(auto-fill, minmax(${Math.min(44 * l.stages + 50, 1200)}px, 1fr))` : `max-content repeat(${l.stages}, minmax(92px, 230px))`;
     const last = (s) => (s + 1 < l.stages ? l.first_layers[s + 1] : layers) - 1;
     cells = [];
     const rows = dense ? [] : [h("div", { role: "row", class: "contents" }, h("span.head", { role: "columnheader" }, "layers"), Array.from({ length: l.stages }, (_, s) => h("span.head", { role: "columnheader" }, `stage ${s}: ${l.first_layers[s]}–${last(s)}`)))];
@@ -91,7 +91,7 @@ export function layoutGrid() {
       for (let s = 0; s < l.stages; s++) { const cell = h("div.seat", dense ? { role: "gridcell", tabindex: "-1" } : { role: "cell" }); cells.push(cell); row.append(cell); }
       rows.push(row);
     }
-    for (const r of rows) { if (dense) r.style.gridTemplateColumns = `34px repeat(${l.stages}, minmax(40px, 1fr))`; else r.style.display = "contents"; }
+    for (const r of rows) { if (dense) r.style.gridTemplateColumns = `38px repeat(${l.stages}, minmax(40px, 1fr))`; else r.style.display = "contents"; }
     fill(grid, rows);
     if (dense && focused >= 0) cells[Math.min(focused, cells.length - 1)].focus({ preventScroll: true });
   }
