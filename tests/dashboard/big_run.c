@@ -50,7 +50,6 @@ struct big {
 static const char *const pool_names[POOLS] = {"aws/us-east-1a/g5.xlarge/spot", "gcp/europe-west4/a2-highgpu-1g/spot",
                                               "aws/us-east-1/g5.xlarge/on-demand"};
 static const uint64_t pool_prices[POOLS] = {402000, 1100000, 1006000};
-static const uint64_t on_demand_prices[POOLS] = {1006000, 3673000, 1006000};
 
 static uint32_t pool_of(uint64_t id)
 {
@@ -142,9 +141,6 @@ static void begin(struct big *b)
     job->gpus = samples_alloc(&b->samples, POOLS * sizeof *job->gpus);
     for (size_t i = 0; i < POOLS; i++)
         job->gpus[i] = samples_text(&b->samples, i == 1 ? "A100-40GB" : "A10G");
-    job->n_on_demand_microusd_h = POOLS;
-    job->on_demand_microusd_h = samples_alloc(&b->samples, sizeof on_demand_prices);
-    memcpy(job->on_demand_microusd_h, on_demand_prices, sizeof on_demand_prices);
     SAMPLE(&b->samples, price, Tmw__PriceEvent, price, PRICE, tmw__price_event__init);
     price->spot_microusd_h = pool_prices[0];
     price->on_demand_microusd_h = pool_prices[2];
