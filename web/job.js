@@ -123,7 +123,7 @@ function tileRow() {
     return h("div.card.tile", { class: wide ? "wide" : "" }, h("div.label", {}, label), made[key].value, made[key].extra, made[key].note);
   };
   const bar = h("progress", { "aria-label": "committed steps" });
-  const el = h("section.tiles", { "aria-label": "In numbers" }, tile("steps", "Progress", true), tile("loss", "Loss"), tile("rate", "Throughput"), tile("cost", "Cost", true), tile("fleet", "Instances"), tile("durable", "Durable"));
+  const el = h("section.tiles", { "aria-label": "In numbers" }, tile("steps", "Progress", true), tile("loss", "Loss"), tile("rate", "Throughput"), tile("cost", "Cost", true), tile("fleet", "Instances"), tile("durable", "Durable step"));
   made.steps.extra.append(bar);
   const set = (key, value, note) => { put(made[key].value, value); put(made[key].note, note); };
   return { el, update: (s, prediction) => {
@@ -139,7 +139,7 @@ function tileRow() {
     const wanted = s.pools?.length ? sum(s.pools.map((p) => p.want)) : (s.want_spot ?? 0) + (s.want_on_demand ?? 0); // with those that keep copies
     const many = wanted >= 1000; // no room for both
     set("fleet", s.live ? `${f.count(s.instances_here)}${wanted && !many ? ` of ${f.count(wanted)}` : ""}` : f.count(s.arrivals), s.live ? [many ? `${f.count(wanted)} wanted` : "", s.instances_noticed ? `${s.instances_noticed} with notice` : "", `${f.count(s.arrivals)} arrived`, `${f.count((s.losses_announced ?? 0) + (s.losses_unannounced ?? 0))} preempted`].filter(Boolean).join(" · ") : `arrived · ${f.count((s.losses_announced ?? 0) + (s.losses_unannounced ?? 0))} preempted`);
-    set("durable", `step ${f.count(s.steps.durable)}`, `${f.count(done - s.steps.durable)} behind · ${f.plural(s.steps.redone, "step")} redone`);
+    set("durable", f.count(s.steps.durable), `${f.count(done - s.steps.durable)} behind · ${f.plural(s.steps.redone, "step")} redone`);
   } };
 }
 
@@ -295,7 +295,7 @@ export function throughput(p, end) {
 
 // ---- pauses ----
 
-const causes = { waiting: "waiting for instances", start: "start", loss: "preemption without notice, or failure", notice: "preemption with notice", arrival: "arrival" };
+const causes = { waiting: "waiting for instances", start: "start", loss: "preemption without notice, or failure", notice: "preemption with notice", arrival: "arrival", release: "an instance that was released" };
 
 function pauseCard() {
   const body = h("tbody", {}), note = h("span.soft.small", {});
@@ -400,27 +400,51 @@ function eventCard(name, state) {
 
 // ---- logs ----
 
+// The list has the newest ones that wrote something; any other is asked for by its number.
 function logCard(name, state) {
-  const select = h("select", { "aria-label": "Instance", onchange: () => read() });
-  const log = h("pre.log", { tabindex: "0", "aria-label": "Output of the worker", role: "region" }, "Choose an instance to see what its worker printed.");
-  const el = h("section.card", { "aria-labelledby": "logs-title" }, h("div.row", {}, h("h2", { id: "logs-title" }, "Logs"), h("span.grow"), select), log);
-  let ids = "", timer = 0, seen = null;
+  const select = h("select", { "aria-label": "Instance", onchange: () => { if (select.value) choose(Number(select.value)); } }, h("option", { value: "" }, "choose an instance"));
+  const number = h("input.number", { type: "number", min: "1", step: "1", "aria-label": "Number of any instance", placeholder: "number", onchange: () => typed() });
+  const worker = h("input.number", { type: "number", min: "0", step: "1", value: "0", "aria-label": "Which of its workers", title: "which of its workers", hidden: true, onchange: () => typed() });
+  const error = h("p.error", { role: "alert", hidden: true });
+  const log = h("pre.log", { tabindex: "0", "aria-label": "Output of the worker", role: "region" }, "Choose an instance, or type its number, to see what its worker printed.");
+  const el = h("section.card", { "aria-labelledby": "logs-title" }, h("div.row", {}, h("h2", { id: "logs-title" }, "Logs"), h("span.grow"), select, h("span.soft.small", {}, "or"), number, worker), error, log);
+  let ids = "", timer = 0, seen = null, each = 1, chosen = 0; // the number of a worker: they are numbered instance after instance
   const clean = (line) => line.replace(/\u001b\[[0-9;?]*[A-Za-z]/g, "").replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, "");
+  const show = (text, wrong) => { error.hidden = !wrong; put(error, wrong); log.hidden = Boolean(wrong); put(log, text); };
+  const choose = (id) => {
+    chosen = id;
+    number.value = String(Math.floor((id - 1) / each) + 1);
+    worker.value = String((id - 1) % each);
+    select.value = String(id);
+    if (select.selectedIndex < 0) select.value = "";
+    show("…", "");
+    read();
+  };
+  const typed = () => {
+    const instance = Number(number.value), which = Number(worker.value);
+    if (number.value === "") return;
+    if (!(Number.isSafeInteger(instance) && instance >= 1 && Number.isSafeInteger(which) && which >= 0 && which < each)) { chosen = 0; show("", each > 1 ? `Instances are numbered from 1, the workers of each from 0 to ${each - 1}.` : "Instances are numbered from 1."); return; }
+    choose((instance - 1) * each + which + 1);
+  };
   const read = async () => {
     clearTimeout(timer);
-    if (!select.value || state.gone) return;
+    const asked = chosen;
+    if (!asked || state.gone) return;
     try {
-      const answer = await get(jobPath(name, `logs?instance=${select.value}&last=300`));
+      const answer = await get(jobPath(name, `logs?instance=${asked}&last=300`));
+      if (asked !== chosen) return; // another was chosen meanwhile
       const lines = answer.instances[0]?.lines ?? [];
       const end = log.scrollTop + log.clientHeight >= log.scrollHeight - 20;
-      put(log, lines.length ? lines.map(clean).join("\n") : "It has printed nothing.");
+      show(lines.length ? lines.map(clean).join("\n") : "It has printed nothing.", "");
       if (end) log.scrollTop = log.scrollHeight;
-    } catch (e) { put(log, e.message); }
-    if (!state.gone && state.status?.live) timer = setTimeout(read, LOG_MS);
+    } catch (e) { if (asked === chosen) show("", e.message); }
+    if (!state.gone && state.status?.live) { clearTimeout(timer); timer = setTimeout(read, LOG_MS); }
   };
   // A worker prints its first line a while after its instance came: then the list is asked for again.
   const offer = async (s) => {
-    const each = s.job.workers || 1, key = `${s.arrivals}|${s.live}|${s.generation}`;
+    const key = `${s.arrivals}|${s.live}|${s.generation}`;
+    each = s.job.workers || 1;
+    worker.hidden = each === 1; worker.max = String(each - 1);
     const called = (i) => each > 1 ? `instance ${Math.floor((i - 1) / each) + 1}, worker ${(i - 1) % each}` : `instance ${i}`;
     if (key === seen) return;
     seen = key;
@@ -428,9 +452,8 @@ function logCard(name, state) {
       const all = (await get(jobPath(name, "logs?last=0"))).instances.map((i) => i.instance);
       if (all.join() === ids) return;
       ids = all.join();
-      const chosen = select.value;
       fill(select, h("option", { value: "" }, "choose an instance"), all.map((i) => h("option", { value: String(i) }, called(i))));
-      if (chosen) select.value = chosen;
+      select.value = all.includes(chosen) ? String(chosen) : "";
     } catch { seen = null; }
   };
   return { el, offer, stop: () => clearTimeout(timer) };

@@ -39,9 +39,11 @@ export function planView(main, app) {
   const plan = h("button.main", { type: "button", disabled: !app.steers }, "Plan");
   const simulate = h("button", { type: "button", disabled: !app.steers }, "Simulate");
   const run = async (what, work) => {
+    const from = document.activeElement;
     plan.disabled = simulate.disabled = true; put(error, ""); put(busy, what);
     try { await work(); } catch (e) { put(error, e.message.replace(/^tidemill: error: (job file: )?/gm, "")); }
     plan.disabled = simulate.disabled = !app.steers; put(busy, "");
+    if (document.activeElement === document.body) from?.focus({ preventScroll: true }); // a button that was disabled lost it
   };
   plan.onclick = () => run("Weighing fleets…", async () => {
     const [chosen, curve] = await Promise.all([post("/v1/plan", yaml.value, "application/yaml"), post("/v1/plan?pareto=1", yaml.value, "application/yaml")]);

@@ -36,7 +36,7 @@ export function steering(name, app, state) {
     try { await post(jobPath(name, path)); put(said, text); } catch (e) { said.className = "error"; put(said, e.message); }
   };
   const copy = h("button", { type: "button", onclick: async () => {
-    if (await form("Make a copy now?", `Step ${f.count(state.status.steps.durable)} is durable; step ${f.count(state.status.steps.committed)} is committed. Training goes on while the copy is made.`, [], "Make a copy")) order("copy", "A copy is ordered; the tile Durable shows when it is there.");
+    if (await form("Make a copy now?", `Step ${f.count(state.status.steps.durable)} is durable; step ${f.count(state.status.steps.committed)} is committed. Training goes on while the copy is made.`, [], "Make a copy")) order("copy", "A copy is ordered; the tile of the durable step shows when it is there.");
   } }, "Copy now…");
   const limits = h("button", { type: "button", onclick: async () => {
     const s = state.status;

@@ -16,7 +16,16 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { INSTANCES_MAX = 1000, STAGES = 4, POOLS = 3, PULSE_MS = 25, PULSES_A_BATCH = 8, STEP_MS = 200, CHANGES = 5 };
+enum {
+    INSTANCES_MAX = 1000,
+    STAGES = 4,
+    POOLS = 3,
+    PULSE_MS = 25,
+    PULSES_A_BATCH = 8,
+    STEP_MS = 200,
+    CHANGES = 5,
+    NOTICE_STEPS = 18
+};
 
 struct big {
     struct tm_run_tap tap;
@@ -29,6 +38,7 @@ struct big {
     uint32_t count;
     uint64_t next;    /* instance */
     uint64_t noticed; /* its place + 1; 0: none */
+    uint64_t leaves;  /* the batch that it leaves with */
     uint64_t step;    /* committed */
     uint64_t written; /* events */
     uint64_t batches;
@@ -159,15 +169,17 @@ static int batch(struct big *b)
     b->step++;
     add_progress(&b->samples, b->step, 2 + 8 / (1 + (double)b->step / 400) + (double)draw(b, 100) / 1000, STEP_MS);
     if (++b->batches % CHANGES == 0) {
-        bool announced = b->noticed != 0;
+        bool announced = b->noticed != 0 && b->batches >= b->leaves;
         uint32_t place = announced ? (uint32_t)b->noticed - 1 : (uint32_t)draw(b, b->count);
+        if (!announced && place + 1 == b->noticed) place = (place + 1) % b->count;
         go(b, place, announced);
         come(b, place);
         change(b, announced ? TM_CHANGED_NOTICE : TM_CHANGED_LOSS);
-        b->noticed = 0;
-    } else if (b->batches % CHANGES == 2 && draw(b, 2) == 0) {
+        if (announced) b->noticed = 0;
+    } else if (b->batches % CHANGES == 2 && b->noticed == 0 && draw(b, 2) == 0) {
         b->noticed = 1 + draw(b, b->count);
-        add_notice(&b->samples, b->here[b->noticed - 1], STEP_MS * 3 + 400, false);
+        b->leaves = b->batches + NOTICE_STEPS;
+        add_notice(&b->samples, b->here[b->noticed - 1], STEP_MS * NOTICE_STEPS + 400, false);
     }
     if (b->batches % 40 == 0) add_set(&b->samples, b->batches / 40, b->step);
     return flush(b);
@@ -237,6 +249,15 @@ static bool is_over(void)
     return poll(&input, 1, PULSE_MS) != 0;
 }
 
+/* Notices tell when an instance leaves: by the clock of whoever watches. */
+static void catch_up(struct big *b)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    int64_t now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    if (b->samples.at_ms < now_ms - STEP_MS) b->samples.at_ms = now_ms - STEP_MS;
+}
+
 static int serve(struct big *b, const char *dir)
 {
     struct tm_env *env = tm_env_real();
@@ -251,7 +272,10 @@ static int serve(struct big *b, const char *dir)
         puts("ready");
         (void)fflush(stdout);
         for (uint64_t pulse = 1; rc == 0 && !is_over(); pulse++) {
-            if (pulse % PULSES_A_BATCH == 0) rc = batch(b);
+            if (pulse % PULSES_A_BATCH == 0) {
+                catch_up(b);
+                rc = batch(b);
+            }
             hook.serve(hook.context, &b->tap);
         }
         tm_api_server_destroy(server);
@@ -276,8 +300,9 @@ int main(int argc, char **argv)
         (struct tm_run_tap){.self = &b, .status = status_of, .events = events_of, .stop = stop_it, .steer = steer_it};
     samples_init(&b.samples);
     uint64_t wanted = strtoull(argv[3], NULL, 10);
-    /* It began so long ago that it has come to now. */
-    b.begun_ms = b.samples.at_ms = (int64_t)time(NULL) * 1000 - (int64_t)(wanted / 4) * STEP_MS;
+    /* It began so long ago that it has come to now: two events of each instance, then twelve in five steps. */
+    uint64_t later = wanted > 2 * b.count ? wanted - 2 * b.count : 0;
+    b.begun_ms = b.samples.at_ms = (int64_t)time(NULL) * 1000 - (int64_t)(later * 5 / 12) * (STEP_MS + 4);
     int rc = tm_record_open(path, &b.record, &e);
     if (rc == 0) begin(&b);
     while (rc == 0 && b.written < wanted)

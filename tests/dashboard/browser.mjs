@@ -1,43 +1,12 @@
 // The dashboard in a real browser. Use: node browser.mjs MODULES BASE-URL STEER-TOKEN WATCH-TOKEN LIVE DONE OUT [full]
 // MODULES: the node_modules with playwright-core and axe-core. LIVE and DONE: a run that goes on, and one that is over.
 // Screenshots go to OUT. Prints a line for each thing that is wrong; exit status 1 if there is one.
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import fs from "node:fs";
-import { createRequire } from "node:module";
-import path from "node:path";
+import { accessible, check, close, finish, go, open as openAt, tabTo } from "./chromium.mjs";
 
-const [modules, base, steer, watch, live, done, out, full] = process.argv.slice(2);
-const require = createRequire(path.join(modules, "x.js"));
-const { chromium } = require("playwright-core");
-const axe = fs.readFileSync(path.join(modules, "axe-core/axe.min.js"), "utf8");
-let wrong = 0, checked = 0;
-const check = (good, text) => { checked++; if (!good) { wrong++; console.log("FAILED " + text); } };
-
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"] });
-
-async function open(token, { width = 1280, scheme = "light", bypassCSP = false } = {}) {
-  const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme, bypassCSP, reducedMotion: "reduce" });
-  const page = await context.newPage();
-  page.errors = [];
-  page.outside = [];
-  page.on("console", (m) => { if (m.type() === "error" && !/401|Failed to load resource|ERR_/.test(m.text())) page.errors.push(m.text()); });
-  page.on("pageerror", (e) => page.errors.push(String(e)));
-  page.on("request", (r) => { if (!r.url().startsWith(base) && !r.url().startsWith("data:")) page.outside.push(r.url()); });
-  await page.goto(`${base}/${token ? "#token=" + token : ""}`);
-  await page.waitForFunction(() => !document.querySelector(".loading"));
-  return page;
-}
-const go = async (page, hash, ready) => { await page.evaluate((h) => { location.hash = h; }, hash); await page.waitForSelector(ready); };
-async function close(page, what) {
-  check(page.errors.length === 0, `${what}: the page complains: ${page.errors.join("; ")}`);
-  check(page.outside.length === 0, `${what}: something from outside is asked for: ${page.outside.join(" ")}`);
-  await page.context().close();
-}
-async function accessible(page, what) {
-  await page.evaluate(axe);
-  const found = await page.evaluate(async () => (await window.axe.run()).violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 120)}`));
-  check(found.length === 0, `${what}: ${found.join("; ")}`);
-}
+const [, base, steer, watch, live, done, out, full] = process.argv.slice(2);
+const open = (token, options) => openAt(base, token, options);
 // How many dots of a chart's canvas have a colour of the theme.
 const ink = (page, chart, name) => page.evaluate(([chart, name]) => {
   const canvas = document.querySelector(`.plot[aria-label^="${chart}"] canvas`), hex = getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
@@ -49,7 +18,32 @@ const ink = (page, chart, name) => page.evaluate(([chart, name]) => {
 }, [chart, name]);
 const inked = (page, chart, name) => page.waitForFunction(([chart]) => document.querySelector(`.plot[aria-label^="${chart}"] canvas`), [chart], { timeout: 60000 }).then(() => page.waitForTimeout(100)).then(() => ink(page, chart, name));
 const lines = (page, chart) => page.locator(`[role=group][aria-label="Lines of ${chart}"] button`);
+const named = async (page, chart) => (await lines(page, chart).allTextContents()).map((text) => text.replace(/[$\d–].*/, "").trim());
 const committed = (page) => page.evaluate(() => Number(document.querySelector(".tile progress").value));
+
+// The card of logs: what its pane shows once it has been read. A pane that tells of an error is none.
+const logCard = "section[aria-labelledby=logs-title]", numberField = "input[aria-label='Number of any instance']";
+async function typeNumber(page, id) { await page.fill(numberField, String(id)); await page.press(numberField, "Enter"); }
+async function logOf(page, which) {
+  await page.waitForFunction((card) => { const log = document.querySelector(card + " pre.log"), error = document.querySelector(card + " .error"); return !error.hidden || (!log.hidden && !/^(…|Choose an instance)/.test(log.textContent)); }, logCard, { timeout: 30000 });
+  const error = await page.locator(`${logCard} .error`).textContent();
+  check(!(await page.isVisible(`${logCard} .error`)), `the log of ${which}: ${error}`);
+  return (await page.isVisible(`${logCard} pre.log`)) ? page.locator(`${logCard} pre.log`).textContent() : "";
+}
+
+// The log of an instance that is gone is read as that of one that is here. Faults make lost ones; without them one that was
+// drained will do.
+async function logsOfTheGone(page) {
+  const states = full ? ["lost", "preempted"] : ["lost", "preempted", "released"];
+  const gone = () => page.evaluate(async ([n, states]) => (await (await fetch(`/v1/jobs/${n}/status`)).json()).instances.find((i) => states.includes(i.state))?.id ?? 0, [live, states]);
+  let id = 0;
+  for (let tries = 0; tries < 600 && !(id = await gone()); tries++) await page.waitForTimeout(100);
+  check(id > 0, "an instance is gone");
+  fs.appendFileSync(`${process.env.XDG_STATE_HOME}/tidemill/${live}/logs/worker-${id}.log`, `the last words of ${id}\n`);
+  await typeNumber(page, id);
+  const log = await logOf(page, `instance ${id}, which is gone`);
+  check(log.includes(`the last words of ${id}`), `the log of an instance that is gone: ${log.slice(-200)}`);
+}
 
 // A chart at the pointer, by keyboard, without one of its lines, in part, in the other theme, and on a narrow screen.
 async function charts(page) {
@@ -89,6 +83,7 @@ async function charts(page) {
 {
   const page = await open("");
   check(await page.isVisible("text=Log in"), "without a token there is a form to log in");
+  await accessible(page, "logging in");
   await page.fill("input[type=password]", "guess");
   await page.keyboard.press("Enter");
   await page.waitForSelector("text=not the token");
@@ -104,6 +99,12 @@ async function charts(page) {
   check(!page.url().includes(steer), "the token leaves the address");
   await page.waitForSelector(`text=${live}`);
   check(await page.isVisible(`text=${done}`), "both runs are listed");
+  const price = await page.evaluate(async (n) => {
+    const s = await (await fetch(`/v1/jobs/${n}/status`)).json(), f = await import("/format.js");
+    return f.usd((s.bill_usd / (s.steps.committed * s.job.samples_per_step)) * 1e6);
+  }, done);
+  const listed = await page.locator("table.jobs tr", { has: page.locator(`a[href="#/job/${done}"]`) }).locator("td[data-label='Per million samples']").textContent();
+  check(/^\$[\d.,]+$/.test(price) && listed === price, `a million samples cost what was paid for them: ${listed}, ${price}`);
   await page.waitForSelector("table.jobs .interval >> text=/ to /", { timeout: 60000 }); // when it will be done, with its interval
   await page.screenshot({ path: `${out}/jobs.png` });
   // A page that another site serves, or frames, gets nothing.
@@ -151,13 +152,15 @@ async function charts(page) {
   // Copies and where they are, pools, the forecast.
   await page.waitForSelector("section[aria-labelledby=copies-title] td >> text=copy store", { timeout: 60000 });
   check((await page.locator("section[aria-labelledby=pools-title] tbody tr").count()) > 0, "pools are listed");
-  const names = async (chart) => (await lines(page, chart).allTextContents()).map((text) => text.replace(/[\d.,$ ].*/, ""));
   if (full) check((await inked(page, "When it is done", "series-2")) > 20, "what was forecast on the way is drawn");
   // The forecast is drawn once a twelfth is done.
   if (full) await page.waitForFunction(() => /forecast/.test(document.querySelector("[role=group][aria-label='Lines of Steps']").textContent), null, { timeout: 120000 });
-  check((await names("Steps")).join().startsWith(full ? "steps,plan,forecast" : "steps,plan"), `steps, the plan's, and the forecast: ${await names("Steps")}`);
+  check((await named(page, "Steps")).join().startsWith(full ? "steps,plan,forecast" : "steps,plan"), `steps, the plan's, and the forecast: ${await named(page, "Steps")}`);
+  check((await named(page, "Cost")).join().startsWith("paid,on-demand"), `what was paid, beside on-demand: ${await named(page, "Cost")}`);
+  await page.waitForFunction(() => [...document.querySelectorAll("section[aria-labelledby=pauses-title] tbody tr")].some((row) => /^(start|waiting for instances|arrival|preemption with)/.test(row.cells[0].textContent) && /\d/.test(row.cells[4]?.textContent)), null, { timeout: 30000 });
   check((await page.locator(".plot[aria-label^='Pool '] canvas").count()) > 0 && (await page.locator(".pools .keys button").allTextContents()).some((text) => /^cost\$/.test(text)), "pools over time: there, wanted, cost");
   await charts(page);
+  await logsOfTheGone(page);
   // Filters.
   const chip = page.locator(".chips button").first();
   const kind = (await chip.textContent()).trim();
@@ -165,6 +168,97 @@ async function charts(page) {
   check(!(await page.locator(".events .kind").allTextContents()).includes(kind), "a kind of events can be hidden");
   await page.screenshot({ path: `${out}/live.png`, fullPage: true });
   await close(page, "a run");
+}
+// A run that is over: what it came to, and nothing to steer.
+{
+  const page = await open(steer, { width: 1400 });
+  // A short run was never forecast: then this is as if it had been.
+  if (!full) await page.route(`**/v1/jobs/${done}/history?*`, async (route) => {
+    const answer = await route.fetch(), known = await answer.json(), t = known.wall_s;
+    await route.fulfill({ response: answer, json: { ...known, forecasts: [0.2, 0.4, 0.8].map((part) => [part * t, 40 * part, 0.9 * t, 1.2 * t]) } });
+  });
+  await go(page, `#/job/${done}`, ".seat.past");
+  check((await page.locator("h1 + .pill").textContent()) === "finished", "it is finished");
+  for (const button of ["Stop…", "Resume…", "Drain…", "Copy now…", "Limits…"]) check(!(await page.isVisible(`button >> text=${button}`)), `it has no ${button}`);
+  await inked(page, "When it is done", "series-1");
+  check((await named(page, "When it is done")).includes("was done at"), `when it was done: ${await named(page, "When it is done")}`);
+  check((await named(page, "Steps")).includes("forecast at a third"), `what was forecast at a third: ${await named(page, "Steps")}`);
+  check((await named(page, "Cost")).join() === "paid,on-demand,plan, in the end", `the bill's lines: ${await named(page, "Cost")}`);
+  check(/on-demand \$.* · plan \$/.test(await page.locator(".tile", { hasText: "Cost" }).textContent()), "the bill against on-demand and the plan");
+  // The log of any instance: the list has the newest, the field takes every number.
+  await page.waitForFunction(() => document.querySelectorAll("select[aria-label=Instance] option").length > 200);
+  check((await page.locator("select[aria-label=Instance] option[value='1']").count()) === 0, "the list has the newest ones alone");
+  await typeNumber(page, 1);
+  check(/known to the test/.test(await logOf(page, "the oldest")), "the log of an instance that is not listed");
+  await typeNumber(page, 1300);
+  check((await logOf(page, "the newest")) === "line of 1300" && (await page.locator("select[aria-label=Instance]").inputValue()) === "1300", "the list goes along");
+  await page.selectOption("select[aria-label=Instance]", "1299");
+  check((await logOf(page, "one of the list")) === "line of 1299" && (await page.locator(numberField).inputValue()) === "1299", "and the field with it");
+  await typeNumber(page, 4000000);
+  await page.waitForSelector(`${logCard} .error >> text=there is no instance 4000000`);
+  await typeNumber(page, -3);
+  await page.waitForSelector(`${logCard} .error >> text=numbered from 1`);
+  await close(page, "a run that is over");
+}
+// Notices count down in their seats.
+{
+  const page = await open(steer);
+  await go(page, "#/job/small", ".seat");
+  await page.waitForFunction(() => {
+    for (const count of document.querySelectorAll(".seat.notice .count")) {
+      const last = parseFloat(count.dataset.last), now = parseFloat(count.textContent);
+      if (last > now) return true;
+      count.dataset.last = count.textContent;
+    }
+    return false;
+  }, null, { timeout: 60000 });
+  check(true, "a notice counts down");
+  await close(page, "notices");
+}
+// The layout by itself: zones, and a large one by keyboard and by touch.
+{
+  const page = await open(steer);
+  const seat = (id, more) => ({ id, state: "running", spot: true, pool: id % 2, zone: 1, zone_name: "", leaves_utc_ms: 0, price_usd_h: 0.5, worker: true, seat: "trains", ...more });
+  const status = (pipelines, stages, instances) => ({ live: true, state: "training", job: { layers: stages, workers: 1 }, layout: { pipelines, stages, spares: 0, first_layers: Array.from({ length: stages }, (_, i) => i), seats: Array.from({ length: pipelines * stages }, (_, i) => i + 1) },
+    pools: [{ pool: "p3.2xlarge aws/us-east-1/us-east-1a", gpu: "V100" }, { pool: "a2-highgpu-1g gcp/europe-west4", gpu: "A100-40GB" }], instances });
+  const show = (s) => page.evaluate(async (s) => {
+    const { layoutGrid } = await import("/layout.js");
+    if (!window.shown) { window.shown = layoutGrid(); const title = document.createElement("h1"); title.textContent = "A layout"; document.getElementById("main").replaceChildren(title, window.shown); }
+    for (const one of s.instances) if (one.leaves_s) one.leaves_utc_ms = Date.now() + one.leaves_s * 1000;
+    window.shown.update(s);
+  }, s);
+  await show(status(1, 4, [seat(1, { zone_name: "europe-west4-b" }), seat(2, { zone_name: "us-east-1a" }), seat(3), seat(4, { zone_name: "us-east-1b", state: "noticed", leaves_s: 3600 })]));
+  const texts = await page.locator(".seat").allTextContents();
+  check(/gcp\/europe-west4 · europe-west4-b$/.test(texts[0]), `a seat names its zone: ${texts[0]}`);
+  check(/aws\/us-east-1\/us-east-1a$/.test(texts[1]), `not twice: ${texts[1]}`);
+  check(/gcp\/europe-west4$/.test(texts[2]), `nor where it is not known: ${texts[2]}`);
+  check(/leaves in (1h 00m|59m \d\ds)/.test(texts[3]) && (await page.locator(".seat").nth(3).getAttribute("class")) === "seat notice", `one with a notice: ${texts[3]}`);
+  const many = status(25, 4, Array.from({ length: 100 }, (_, i) => seat(i + 1, i === 1 ? { zone_name: "europe-west4-b", pool: 1, state: "noticed", leaves_s: 3600 } : {})).concat(seat(101, { seat: "spare", spot: false })));
+  await show(many);
+  const about = () => page.locator(".seat-about").textContent(), stops = () => page.locator(".seat[tabindex='0']").count();
+  check(/^Choose a seat/.test(await about()) && (await stops()) === 1, "a large layout has one seat in the order of the tab key");
+  check(await tabTo(page, await page.locator(".seat").first().getAttribute("aria-label")), "which the tab key reaches");
+  check(/^pipeline 0, stage 0: instance 1 · spot · A100-40GB · a2-highgpu-1g gcp\/europe-west4 · \$0\.50\/h$/.test(await about()), `it says the rest: ${await about()}`);
+  await page.keyboard.press("ArrowRight");
+  check(/^pipeline 0, stage 1: instance 2 · .* · europe-west4-b · \$0\.50\/h · leaves in (1h 00m|59m \d\ds)$/.test(await about()), `of the next, too: ${await about()}`);
+  check(/instance 2 · .*europe-west4-b.* has a preemption notice$/.test(await page.evaluate(() => document.activeElement.getAttribute("aria-label"))), "and to who hears it");
+  const top = () => page.evaluate(() => { const r = document.activeElement.getBoundingClientRect(); return [r.left, r.top]; }), before = await top();
+  await page.keyboard.press("ArrowDown");
+  const below = await top();
+  check(below[0] === before[0] && below[1] > before[1], "an arrow down leads to the seat below");
+  await page.keyboard.press("End");
+  check(/^beside the pipelines: instance 101 · spare · on-demand/.test(await about()) && (await stops()) === 1, `a spare: ${await about()}`);
+  await page.locator(".seat").nth(42).click();
+  check(/instance 43 /.test(await about()), `by a touch: ${await about()}`);
+  many.instances[42].price_usd_h = 0.7;
+  await show(many);
+  check(/instance 43 .*\$0\.70\/h$/.test(await about()) && (await page.evaluate(() => document.activeElement.textContent)) === "43", "what it says follows, the focus stays");
+  many.instances.pop();
+  await page.keyboard.press("End");
+  await show(many);
+  check((await stops()) === 1, "a spare that went leaves a seat to tab to");
+  if (full) await accessible(page, "a large layout");
+  await close(page, "the layout");
 }
 // What the page works out by itself, in its own modules: a steady run is level, a mixed fleet has all its parts, the curve has every
 // fleet that none beats, amounts stand beside each other.
@@ -219,10 +313,10 @@ async function charts(page) {
   await close(page, "watching");
 }
 if (full) {
-  for (const [name, width, scheme, hash, ready] of [["jobs", 1280, "light", "#/", "table.jobs a"], ["live", 1400, "light", `#/job/${live}`, ".seat"], ["done-dark", 1400, "dark", `#/job/${done}`, ".seat"], ["phone", 390, "light", `#/job/${live}`, ".seat"], ["jobs-phone-dark", 390, "dark", "#/", "table.jobs a"], ["plan", 1280, "light", "#/plan", "button.main"]]) {
-    const page = await open(steer, { width, scheme, bypassCSP: true });
+  for (const [name, width, scheme, hash, ready] of [["jobs", 1280, "light", "#/", "table.jobs a"], ["live", 1400, "light", `#/job/${live}`, ".seat"], ["live-dark", 1400, "dark", `#/job/${live}`, ".seat"], ["done-dark", 1400, "dark", `#/job/${done}`, ".seat"], ["phone", 390, "light", `#/job/${live}`, ".seat"], ["jobs-phone-dark", 390, "dark", "#/", "table.jobs a"], ["plan", 1280, "light", "#/plan", "button.main"]]) {
+    const page = await open(steer, { width, scheme });
     await go(page, hash, ready);
-    if (name === "live" || name === "done-dark") await page.waitForSelector(".plot canvas");
+    if (/^live|^done/.test(name)) await page.waitForSelector(".plot canvas");
     await accessible(page, name);
     check(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `${name}: the page is not wider than the screen`);
     await page.screenshot({ path: `${out}/${name}.png`, fullPage: true });
@@ -238,7 +332,7 @@ if (full) {
     await page.keyboard.press("Enter");
     await page.waitForSelector(".seat");
     // An order, by the keyboard alone: to its button, and through its dialog.
-    const to = async (text) => { for (let i = 0; i < 40; i++) { if (await page.evaluate((t) => document.activeElement?.textContent === t, text)) return true; await page.keyboard.press("Tab"); } return false; };
+    const to = (text) => tabTo(page, text);
     check(await to("Copy now…"), "orders can be reached by the keyboard");
     await page.keyboard.press("Enter");
     await page.waitForSelector("dialog[open]");
@@ -253,13 +347,51 @@ if (full) {
     check(await page.evaluate(() => document.activeElement?.textContent === "Drain…"), "one that was left leads back to its button");
     await close(page, "keyboard");
   }
+  // Logging in, and a plan, by the keyboard alone.
+  {
+    const page = await open("");
+    const press = async (text, key = "Enter") => { check(await tabTo(page, text), `${text} can be reached by the keyboard`); await page.keyboard.press(key); };
+    await tabTo(page, "token");
+    await page.keyboard.type(steer);
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("table.jobs a");
+    await press("Plan");
+    await page.waitForSelector("button.main");
+    check(await tabTo(page, "Samples"), "a field of the form");
+    await page.keyboard.press("Control+A");
+    await page.keyboard.type("10000000");
+    check(await page.evaluate(() => document.querySelector("textarea").value.includes("samples: 10000000")), "what is typed is in the job file");
+    check(await tabTo(page, "Simulate on the trace"), "a choice of the form");
+    await page.keyboard.type("lasp");
+    check(await page.evaluate(() => document.querySelector("textarea").value.includes("trace: lasp")), "what is chosen, too");
+    await tabTo(page, "Job file"); // past it stands the button, which is named as the view is
+    await press("Plan");
+    await page.waitForSelector(".plot canvas", { timeout: 90000 });
+    const why = page.locator("section[aria-label='Cost against time'] p[role=status]"), first = await why.textContent();
+    for (const slider of ["What if the deadline were", "What if the budget were"]) {
+      check(await tabTo(page, slider), `${slider} can be reached by the keyboard`);
+      await page.keyboard.press("Home");
+      check(/^None of these fits/.test(await why.textContent()), `${slider}: its lowest`);
+      await page.keyboard.press("End");
+      check((await why.textContent()) === first, `${slider}: its highest`);
+      await page.keyboard.press("PageDown");
+      check(/^The cheapest|^None/.test(await why.textContent()), `${slider}: another`);
+      await page.keyboard.press("End");
+    }
+    await page.locator("main").focus();
+    await press("Simulate");
+    await page.waitForSelector(".report", { timeout: 90000 });
+    await close(page, "a plan by keyboard");
+  }
   // A plan, drawn; and the wrong words of a job come back as tidemill says them.
   {
-    const page = await open(steer, { bypassCSP: true }); // for axe
+    const page = await open(steer);
     await go(page, "#/plan", "button.main");
     await page.click("button.main");
     await page.waitForSelector(".plot canvas", { timeout: 90000 });
     check((await ink(page, "Expected cost", "series-2")) > 50, "the chosen fleet is a point");
+    const why = page.locator("section[aria-label='Cost against time'] p[role=status]");
+    check(/^Chosen: \d.* in \w.*: \$[\d.,]+ in \d.*(, the cheapest that meets deadline and budget|\. What limits it: .+)\.$/.test(await why.textContent()), `the chosen one, and why: ${await why.textContent()}`);
     check(/of (\d+) fleets; chosen: \d/.exec(await page.locator(".plot").getAttribute("aria-label"))?.[1] >= 3, "each point is a fleet, in words");
     await page.locator(".plot").hover({ position: { x: 300, y: 150 } });
     check(/\$.* in /.test(await page.locator(".about").textContent()), "a point says which fleet it is");
@@ -269,6 +401,17 @@ if (full) {
     let line = 0;
     for (let tries = 0; tries < 50 && line <= 20; tries++, await page.waitForTimeout(100)) line = await ink(page, "Expected cost", "bad");
     check(line > 20, `the deadline is a line: ${line}`);
+    check(/^The cheapest that fits in 9 of 10 cases: \d/.test(await why.textContent()), `what fits that deadline: ${await why.textContent()}`);
+    // Another budget: what costs more is out, and below all of them nothing fits.
+    const money = page.locator("input[aria-label='What if the budget were']"), lost = () => page.locator("[aria-label='Fleets'] tr.out").count();
+    await page.locator("input[type=range]").first().fill("1000");
+    const without = await lost();
+    await money.fill("700");
+    check(/budget were \$[\d.,]+/.test(await page.locator("label", { hasText: "What if the budget were" }).textContent()) && (await lost()) > without && /^The cheapest/.test(await why.textContent()), `what fits another budget: ${await why.textContent()}`);
+    await money.fill("0");
+    check(/^None of these fits/.test(await why.textContent()), `nothing for nothing: ${await why.textContent()}`);
+    await money.fill("1000");
+    await page.locator("input[type=range]").first().fill("200");
     await page.evaluate(() => window.scrollTo(0, 0));
     await page.screenshot({ path: `${out}/plan.png`, fullPage: true });
     // What would happen on a trace, with the report inline.
@@ -315,29 +458,51 @@ if (full) {
   check(numbers.every((n, i) => i === 0 || n < numbers[i - 1]), "each event once, newest first");
   await close(page, "a coordinator's restart");
 }
-// Stop and resume, each confirmed; logs.
+// The dashboard itself ends and starts again, on the same port, while its page is open: the page goes on, without a reload.
+if (full) {
+  const serve = (listen) => new Promise((resolve) => {
+    const child = spawn(process.env.TIDEMILL, ["dashboard", "--json", "--listen", listen], { stdio: ["ignore", "pipe", "inherit"] });
+    let text = "";
+    child.stdout.on("data", (piece) => { text += piece; if (text.includes("}")) resolve({ child, at: new URL(JSON.parse(text).steer).origin }); });
+  });
+  let { child, at } = await serve("127.0.0.1:0");
+  const page = await openAt(at, steer);
+  await go(page, `#/job/${live}`, ".events li[data-sequence]");
+  await page.evaluate(() => { window.stays = true; });
+  const newest = () => page.evaluate(() => Math.max(...[...document.querySelectorAll(".events li")].map((li) => Number(li.dataset.sequence)))), last = await newest(), before = await committed(page);
+  child.kill("SIGKILL");
+  await page.waitForSelector("#banner >> text=does not answer", { timeout: 30000 });
+  ({ child } = await serve(new URL(at).host));
+  await page.waitForFunction(() => document.getElementById("banner").hidden, null, { timeout: 30000 });
+  await page.waitForFunction((n) => Number(document.querySelector(".tile progress").value) > n + 3, before, { timeout: 60000 });
+  await page.waitForFunction((n) => [...document.querySelectorAll(".events li")].some((li) => Number(li.dataset.sequence) > n), last, { timeout: 60000 });
+  const numbers = await page.evaluate(() => [...document.querySelectorAll(".events li")].map((li) => Number(li.dataset.sequence)));
+  check(numbers.every((n, i) => i === 0 || n < numbers[i - 1]), "each event once after the dashboard's restart");
+  check(await page.evaluate(() => window.stays === true), "it is the same page, not read anew");
+  await close(page, "a dashboard's restart");
+  child.kill();
+}
+// Stop and resume, each confirmed, by the keyboard alone.
 if (full) {
   const page = await open(steer);
   await go(page, `#/job/${live}`, ".seat");
   const state = () => page.evaluate(async (n) => (await (await fetch(`/v1/jobs/${n}/status`)).json()).state, live);
-  await page.click("text=Stop…");
-  await page.click("dialog >> text=Stop with a copy");
+  const press = async (text) => { check(await tabTo(page, text), `${text} can be reached by the keyboard`); await page.keyboard.press("Enter"); };
+  await press("Stop…");
+  await accessible(page, "the dialog of a stop");
+  await press("Stop with a copy");
   await page.waitForSelector("button >> text=Resume…", { timeout: 60000 });
-  check((await state()) === "stopped", "stopped from the page");
+  check((await state()) === "stopped" && !(await page.isVisible("text=Stop…")), "stopped from the page");
   const before = await committed(page);
-  await page.click("text=Resume…");
-  await page.click("dialog >> text=Cancel");
+  await page.locator("a.small").focus(); // the button that had it is hidden
+  await press("Resume…");
+  await accessible(page, "the dialog of a resume");
+  await press("Cancel");
   check((await state()) === "stopped", "not resumed without a yes");
-  await page.click("text=Resume…");
-  await page.click("dialog button.main");
+  await press("Resume…");
+  await press("Resume");
   await page.waitForFunction((n) => Number(document.querySelector(".tile progress").value) > n, before, { timeout: 90000 });
   check((await state()) === "training", "resumed from the page");
-  // Logs of an instance.
-  await page.waitForFunction(() => document.querySelectorAll("select[aria-label=Instance] option").length > 1, null, { timeout: 30000 });
-  await page.selectOption("select[aria-label=Instance]", { index: 1 });
-  await page.waitForFunction(() => !/Choose an instance/.test(document.querySelector("pre.log[aria-label='Output of the worker']").textContent));
   await close(page, "stop and resume");
 }
-await browser.close();
-console.log(`${checked} checked in the browser, ${wrong} wrong`);
-process.exit(wrong ? 1 : 0);
+await finish();

@@ -3,14 +3,9 @@
 // Prints what was measured; times are processor time of that thread, so that other programs do not count. Exit status 1
 // where something is beyond its limit.
 import fs from "node:fs";
-import { createRequire } from "node:module";
-import path from "node:path";
+import { accessible, browser, check, finish } from "./chromium.mjs";
 
-const [modules, base, token, job, out, seconds] = process.argv.slice(2);
-const { chromium } = createRequire(path.join(modules, "x.js"))("playwright-core");
-let wrong = 0;
-const check = (good, text) => { if (!good) { wrong++; console.log("FAILED " + text); } };
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"] });
+const [, base, token, job, out, seconds] = process.argv.slice(2);
 const context = await browser.newContext({ viewport: { width: 1400, height: 900 } });
 const login = await context.newPage();
 await login.goto(`${base}/#token=${token}`);
@@ -52,7 +47,7 @@ const first = await traced("first", () => load(page));
 const paintOf = (page) => page.evaluate(() => ({ paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime, content: window.seen.content }));
 let paint = await paintOf(page);
 // By the clock, so that other programs do count: the best of a few.
-for (let tries = 0; tries < 4 && !(paint.paint < 1000); tries++) {
+for (let tries = 0; tries < 4 && !(paint.paint < 1000 && paint.content < 1000); tries++) {
   const other = await context.newPage();
   await load(other);
   paint = await paintOf(other);
@@ -60,7 +55,8 @@ for (let tries = 0; tries < 4 && !(paint.paint < 1000); tries++) {
 }
 console.log(`first paint after ${paint.paint.toFixed(0)} ms, with its layout after ${paint.content.toFixed(0)} ms, of which ${first.total_ms.toFixed(0)} ms on the main thread (longest task ${first.longest_ms.toFixed(0)} ms)`);
 check(paint.paint < 1000, `the first paint is after ${paint.paint.toFixed(0)} ms`);
-check(first.total_ms < 1000, "the first paint takes a second of the main thread");
+check(paint.content < 1000, `the layout is painted after ${paint.content.toFixed(0)} ms`);
+check(first.total_ms < 1000, "until the layout is painted a second of the main thread is used");
 await page.waitForFunction(() => document.querySelectorAll(".events li").length > 20, null, { timeout: 60000 });
 await page.waitForTimeout(4000); // what is before it has come
 await page.evaluate(() => { window.seen.mutations = window.seen.made = 0; });
@@ -73,6 +69,12 @@ check((await steps()) > before, "it goes on meanwhile");
 check(updates.over_50 === 0, `${updates.over_50} updates take more than 50 ms of the main thread, the longest ${updates.longest_ms.toFixed(0)} ms`);
 check(/the newest 40; those before instance 1,\d+ are not drawn/.test(await page.textContent("main")), "it says that the older instances are not drawn");
 check(seen.nodes < 6000, `the page has ${seen.nodes} elements`);
+// A seat has room for a number: what else is known of it is told below the grid, by keyboard, too.
+await page.focus(".seat[tabindex='0']");
+await page.keyboard.press("ArrowRight");
+await page.keyboard.press("ArrowDown");
+const about = await page.locator(".seat-about").textContent();
+check(/^pipeline \d+, stage 1: instance \d+ · (spot|on-demand) · (A10G|A100-40GB) · (aws|gcp)\/.* · \$[\d.]+\/h/.test(about), `a seat says the rest: ${about}`);
 // Scrolling through all events, and a filter.
 await page.screenshot({ path: `${out}/large.png`, fullPage: true });
 const rows = () => page.locator(".events li").count();
@@ -88,5 +90,6 @@ for (let i = 0; i < 20 && !(await found()); i++) {
   await page.waitForFunction(() => !document.querySelector(".events button").disabled);
 }
 check(await found(), "an event from the beginning can be found");
-await browser.close();
-process.exit(wrong ? 1 : 0);
+await page.locator("h1").scrollIntoViewIfNeeded();
+await accessible(page, "a large run");
+await finish();
