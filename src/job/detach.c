@@ -188,7 +188,8 @@ static int job_file(const struct tm_detach_request *request, struct tm_text *out
     for (size_t i = 0; i < request->notify->count; i++)
         webhooks += all[i].webhook != NULL;
     if (webhooks < request->notify->count)
-        tm_log(TM_LOG_WARN, "of notify in config.yaml the VM tells webhooks alone: mail and commands are this machine's");
+        tm_log(TM_LOG_WARN,
+               "of notify in config.yaml the VM tells webhooks alone: mail and commands are this machine's");
     if (webhooks > 0) return tm_notify_add_webhooks(request->settings->job.document, request->notify, out, e);
     tm_text_puts(out, request->settings->job.document);
     return tm_text_status(out, e);
@@ -297,7 +298,7 @@ static int rent(struct tm_env *env, const struct tm_detach_request *request, con
         rc = tm_provider_vms__wheel(env, request->program, request->arena, &wheel, e);
     if (rc == 0) rc = find_token(env, request->dir, token, e);
     if (rc != 0) return rc;
-    tm_provider_vms__owner(env, owner);
+    tm_provider_vms_owner(env, owner);
     const struct tm_aws_coordinator o = {.image = aws->image,
                                          .subnet = aws->subnet,
                                          .security_group = aws->security_group,

@@ -43,11 +43,6 @@ struct tm_provider__vms {
 /* Who rents, for tags: USER, LOGNAME, or the name of this program's user in /etc/passwd; "not known" where nobody
  * says. */
 void tm_provider_vms_owner(struct tm_env *env, char out[TM_PROVIDER_OWNER_MAX]);
-/* The same, as this room calls it. */
-static inline void tm_provider_vms__owner(struct tm_env *env, char out[TM_PROVIDER_OWNER_MAX])
-{
-    tm_provider_vms_owner(env, out);
-}
 
 /* The Python package for VMs: a file beside the program, or where scripts/make-wheel lays it, or that TIDEMILL_WHEEL
  * names; NULL: there is none, and a warning says so. */

@@ -355,6 +355,14 @@ int tm_coordinator__load_manifest(struct tm_coordinator *c, const Tmw__RecordEve
     return rc;
 }
 
+static void load_price(struct tm_coordinator *c, const Tmw__PriceEvent *price)
+{
+    c->cloud.spot_microusd_h = price->spot_microusd_h;
+    c->cloud.on_demand_microusd_h = price->on_demand_microusd_h;
+    for (size_t i = 0; i < price->n_pool_microusd_h && i < TM_RUN_POOLS_MAX; i++)
+        c->cloud.pools[i].microusd_h = price->pool_microusd_h[i];
+}
+
 int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event, struct tm_error *e)
 {
     if (!c->job_utc_known) c->job_utc_ms = event->at_ms;
@@ -409,10 +417,7 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
     case TMW__RECORD_EVENT__BODY_INSTANCE:
         return tm_coord__store_instance(c, event->instance) == 0 ? 0 : tm_error_nomem(e);
     case TMW__RECORD_EVENT__BODY_PRICE:
-        c->cloud.spot_microusd_h = event->price->spot_microusd_h;
-        c->cloud.on_demand_microusd_h = event->price->on_demand_microusd_h;
-        for (size_t i = 0; i < event->price->n_pool_microusd_h && i < TM_RUN_POOLS_MAX; i++)
-            c->cloud.pools[i].microusd_h = event->price->pool_microusd_h[i];
+        load_price(c, event->price);
         return 0;
     case TMW__RECORD_EVENT__BODY_FINISHED_STEP:
         c->loaded_finished = true;

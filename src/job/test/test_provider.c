@@ -73,17 +73,17 @@ static void test_owner(void **state)
         "root:x:0:0:root:/root:/bin/sh\n10:x:100:1::/:/bin/sh\nanna:x:1000:1::/home/anna:/bin/sh\n";
     struct tm_env *env = tm_env_virtual_create(1);
     char owner[TM_PROVIDER_OWNER_MAX];
-    tm_provider_vms__owner(env, owner);
+    tm_provider_vms_owner(env, owner);
     assert_string_equal(owner, "not known");
     assert_int_equal(env->file_write(env, "/proc/self/status", status, sizeof status - 1, NULL), 0);
-    tm_provider_vms__owner(env, owner);
+    tm_provider_vms_owner(env, owner);
     assert_string_equal(owner, "uid 1000");
     assert_int_equal(env->file_write(env, "/etc/passwd", passwd, sizeof passwd - 1, NULL), 0);
     assert_int_equal(tm_env_virtual_set_variable(env, "USER", ""), 0);
-    tm_provider_vms__owner(env, owner);
+    tm_provider_vms_owner(env, owner);
     assert_string_equal(owner, "anna");
     assert_int_equal(tm_env_virtual_set_variable(env, "USER", "bert"), 0);
-    tm_provider_vms__owner(env, owner);
+    tm_provider_vms_owner(env, owner);
     assert_string_equal(owner, "bert");
     tm_env_virtual_destroy(env);
 }
