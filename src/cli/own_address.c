@@ -19,7 +19,7 @@ static bool print(const struct sockaddr *address, char out[TM_ADDRESS_MAX])
 static bool by_route(char out[TM_ADDRESS_MAX])
 {
     struct sockaddr_in far = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(0xc0000201)};
-    struct sockaddr_in own;
+    struct sockaddr_in own = {0};
     socklen_t size = sizeof own;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return false;
