@@ -89,5 +89,5 @@ int main(void)
     tm_migrations_destroy(migrations);
     tm_layouts_deinit(&layouts);
     tm_model_deinit(&model);
-    return 0;
+    return many_ms < 10 ? 0 : 1;
 }

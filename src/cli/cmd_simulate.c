@@ -509,6 +509,9 @@ static int prepare_job(struct tm_cli *cli, struct request *request, struct tm_er
         rc = tm_job_simulation_believe(cli->env, tm_given_text(cli, "believe"), job, e);
     int64_t to_ms = job->options.to_ms;
     if (rc == 0) rc = tm_given_duration(cli, "to", &to_ms, e);
+    int64_t skipped_ms = job->options.pools != NULL ? job->settings.job.fleet.from_ms : 0; /* its time begins there */
+    if (rc == 0 && tm_given(cli, "to") && (to_ms -= skipped_ms) <= 0)
+        rc = tm_error_set(e, TM_EUSAGE, "--to: expected a time after --from");
     if (to_ms < job->options.to_ms) job->options.to_ms = to_ms;
     if (rc == 0) rc = tm_cmd_each_value(cli, "policy", request, add_policy, e);
     if (rc == 0 && request->policy_count == 0) rc = add_policy(cli, request, job->settings.job.policy, e);

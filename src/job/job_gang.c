@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "job/job_file.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <string.h>
 #include <strings.h>
@@ -118,19 +117,10 @@ int tm_job_gang_read(struct tm_env *env, const char *path, struct tm_arena *aren
 
 /* ---- traces ---- */
 
-/* us-east-1 of us-east-1a, us-central1 of us-central1-a: so many characters. */
-static size_t region_length(const char *zone)
-{
-    size_t length = strlen(zone);
-    if (length > 1 && isalpha((unsigned char)zone[length - 1])) length--;
-    if (length > 1 && zone[length - 1] == '-') length--;
-    return length;
-}
-
 static bool is_beside(const struct tm_trace *a, const struct tm_trace *b)
 {
-    size_t length = region_length(a->zone);
-    if (a->zone[0] == '\0' || region_length(b->zone) != length) return false;
+    size_t length = tm_job_pools__region_length(a->zone);
+    if (a->zone[0] == '\0' || tm_job_pools__region_length(b->zone) != length) return false;
     return strncasecmp(a->zone, b->zone, length) == 0 && strcasecmp(a->instance, b->instance) == 0;
 }
 

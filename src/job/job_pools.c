@@ -1,8 +1,10 @@
 #include "job/job_pools.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "market/trace_draw.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +12,8 @@
 #include <strings.h>
 
 enum { INTERVAL_S = 60, HORIZON = 12 };
+
+static const double SHORT_SHARE = 0.9; /* of the longest trace: less is told */
 
 /* Between two regions of a cloud: what AWS asks between most of its own, and what it lets an instance of fewer than 32
  * vCPUs send there. */
@@ -29,30 +33,67 @@ static bool same(const char *a, const char *b)
     return strcasecmp(text_of(a), text_of(b)) == 0;
 }
 
-/* Of the catalogue: in the zone, else in the region, else the cheapest anywhere; NaN: none. */
-static double listed_usd_h(const struct tm_catalog *catalog, const struct tm_job_pool *pool, enum tm_pool_market market)
+size_t tm_job_pools__region_length(const char *zone)
+{
+    size_t length = strlen(zone);
+    size_t digits = length;
+    while (digits > 0 && isdigit((unsigned char)zone[digits - 1]))
+        digits--;
+    if (digits < length && digits > 3 && strncmp(zone + digits - 3, "-az", 3) == 0) return digits - 3;
+    if (digits < length && digits > 1 && zone[digits - 1] == '-' && memchr(zone, '-', digits - 1) == NULL)
+        return digits - 1;
+    if (length > 1 && isalpha((unsigned char)zone[length - 1])) length--;
+    if (length > 1 && zone[length - 1] == '-') length--;
+    return length;
+}
+
+/* Where a pool is, as far as the job says: its region, else the one that its zone is named after. */
+static const char *region_of(const struct tm_job_pool *pool, size_t *out_length)
+{
+    bool said = pool->region != NULL && strcmp(pool->region, "*") != 0;
+    const char *text = said ? pool->region : text_of(pool->zone);
+    *out_length = said ? strlen(text) : tm_job_pools__region_length(text);
+    return text;
+}
+
+static bool same_region(const struct tm_job_pool *a, const struct tm_job_pool *b)
+{
+    size_t length = 0, other = 0;
+    const char *text = region_of(a, &length);
+    const char *of_b = region_of(b, &other);
+    return length == other && strncasecmp(text, of_b, length) == 0 && same(a->cloud, b->cloud);
+}
+
+/* Of the catalogue: in the zone, else in the region, else (`there` false: that is not where the pool is) the cheapest
+ * anywhere; NaN: none. */
+static double listed_usd_h(const struct tm_catalog *catalog, const struct tm_job_pool *pool, enum tm_pool_market market,
+                           bool *out_there)
 {
     bool spot = market == TM_POOL_SPOT;
     double best_usd_h = NAN;
     int best = -1;
+    size_t length = 0;
+    const char *region = region_of(pool, &length);
     for (size_t i = 0; i < catalog->offer_count; i++) {
         const struct tm_offer *offer = &catalog->offers[i];
         const struct tm_instance_type *type = &catalog->instances[offer->instance];
         double usd_h = spot ? offer->spot_usd_h : offer->on_demand_usd_h;
         if (isnan(usd_h) || !same(type->name, pool->instance)) continue;
         if (pool->cloud != NULL && !same(type->cloud, pool->cloud)) continue;
-        int fit = pool->region != NULL && same(offer->region, pool->region);
+        int fit = length > 0 && strlen(offer->region) == length && strncasecmp(offer->region, region, length) == 0;
         if (fit == 1 && pool->zone != NULL && same(offer->zone, pool->zone)) fit = 2;
         if (fit < best || (fit == best && usd_h >= best_usd_h)) continue;
         best = fit;
         best_usd_h = usd_h;
     }
+    *out_there = length == 0 || best > 0;
     return best_usd_h;
 }
 
 double tm_job_pool__on_demand_usd_h(const struct tm_catalog *catalog, const struct tm_job_pool *pool)
 {
-    return listed_usd_h(catalog, pool, TM_POOL_ON_DEMAND);
+    bool there = false;
+    return listed_usd_h(catalog, pool, TM_POOL_ON_DEMAND, &there);
 }
 
 static bool is_listed(const struct tm_catalog *catalog, const char *type)
@@ -107,7 +148,8 @@ static int add_pool(struct tm_env *env, const struct tm_job *job, size_t number,
     if (rc != 0) return tm_error_wrap(e, rc, "%s: fleet.pools[%zu]", job->file, number + 1);
     enum tm_pool_market market = (enum tm_pool_market)pool->market;
     double said_usd_h = (double)pool->usd_h_millionths / 1e6;
-    double usd_h = pool->usd_h_millionths >= 0 ? said_usd_h : listed_usd_h(catalog, pool, market);
+    bool there = true;
+    double usd_h = pool->usd_h_millionths >= 0 ? said_usd_h : listed_usd_h(catalog, pool, market, &there);
     for (size_t i = 0; (pool->usd_h_millionths >= 0 || pool->trace == NULL) && i < trace->event_count; i++)
         trace->events[i].price_usd_h = NAN; /* what the job says counts, and a trace that was drawn says nothing */
     bool priced = trace->event_count > 0 && !isnan(trace->events[0].price_usd_h);
@@ -120,13 +162,18 @@ static int add_pool(struct tm_env *env, const struct tm_job *job, size_t number,
     if (isnan(usd_h) && !priced)
         return tm_error_set(e, TM_EINPUT, "%s: fleet.pools[%zu].price: no %s price of %s is known; write price: 0.92",
                             job->file, number + 1, tm_pool_market_names[pool->market], pool->instance);
+    if (!there && !priced)
+        tm_log(TM_LOG_WARN,
+               "%s: fleet.pools[%zu]: the catalogue has no %s price of %s in that region: it is taken to cost $%.4g an "
+               "hour, as where it is cheapest; write price:",
+               job->file, number + 1, tm_pool_market_names[pool->market], pool->instance, usd_h);
     int64_t most = pool->limit > 0 ? pool->limit : pool->count > 0 ? pool->count : trace->instances_max;
     out->types[number] = pool->instance;
     out->list[number] =
         (struct tm_sim_pool){.name = tm_job_pool__name(pool, arena),
                              .market = (enum tm_pool_market)pool->market,
                              .trace = spot ? trace : NULL,
-                             .from_ms = trace->begin_ms + pool->from_ms,
+                             .from_ms = trace->begin_ms + pool->from_ms + fleet->from_ms,
                              .limit = (int)most,
                              .price_usd_h = usd_h,
                              .start_s = (double)start_ms_of(fleet, pool) / 1000,
@@ -134,8 +181,8 @@ static int add_pool(struct tm_env *env, const struct tm_job *job, size_t number,
                              .speed = pool->throughput > 0 ? pool->throughput : 1};
     if (out->list[number].name == NULL) return tm_error_nomem(e);
     if (spot && out->list[number].from_ms >= trace->end_ms)
-        return tm_error_set(e, TM_EINPUT, "%s: fleet.pools[%zu].from: its trace ends at %.2f h; begin before",
-                            job->file, number + 1, (double)trace->end_ms / 3.6e6);
+        return tm_error_set(e, TM_EINPUT, "%s: fleet.pools[%zu]%s: its trace ends at %.2f h; begin before", job->file,
+                            number + 1, fleet->from_ms == 0 ? ".from" : ", fleet.from", (double)trace->end_ms / 3.6e6);
     return 0;
 }
 
@@ -153,7 +200,7 @@ int tm_job_pools__region(const struct tm_job_fleet *fleet, size_t number)
 {
     size_t count = 0, first = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
-    while (!same(pools[first].cloud, pools[number].cloud) || !same(pools[first].region, pools[number].region))
+    while (!same_region(&pools[first], &pools[number]))
         first++;
     return (int)first;
 }
@@ -169,8 +216,7 @@ static void make_groups(const struct tm_job_fleet *fleet, int groups[TM_POOLS_MA
         if (pools[i].role != TM_POOL_TRAINS) continue;
         groups[i] = -1;
         for (size_t k = 0; k < i && groups[i] < 0; k++) {
-            bool near = fleet->across_regions ||
-                        (same(pools[i].cloud, pools[k].cloud) && same(pools[i].region, pools[k].region));
+            bool near = fleet->across_regions || same_region(&pools[i], &pools[k]);
             if (near && (fleet->across_types || same_type(&pools[i], &pools[k]))) groups[i] = groups[k];
         }
         if (groups[i] < 0) groups[i] = made++;
@@ -220,6 +266,62 @@ void tm_job_pools__describe(const struct tm_job_pools *pools, const struct tm_jo
     (void)snprintf(out->name, sizeof out->name, "%s", known->name);
     (void)snprintf(out->type, sizeof out->type, "%s", pool->instance);
     (void)snprintf(out->zone, sizeof out->zone, "%s", zone);
+}
+
+/* When a pool's trace was recorded, in ms; false: nobody says, or it has none. */
+static bool recorded_ms(const struct tm_job_pool *pool, const struct tm_trace *trace, int64_t *out_zero_ms)
+{
+    *out_zero_ms = trace->has_start ? trace->start_utc_ms : 0;
+    return pool->trace != NULL && trace->has_start;
+}
+
+/* Traces of one time begin together, at the first record of the last of them: what the others say before it is history.
+ * So it is by the clock where all tell their date, and by their own zeros where none does; whoever writes `from` has
+ * lined them up himself. Of different times each begins at its own. */
+static void line_up(const struct tm_job *job, struct tm_job_pools *out, size_t count)
+{
+    size_t all = 0, with = 0, dated = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(&job->fleet, &all);
+    int64_t latest_ms = INT64_MIN, zero_ms = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (pools[i].trace == NULL || out->list[i].trace == NULL) continue;
+        if (pools[i].from_ms > 0) return;
+        with++;
+        dated += recorded_ms(&pools[i], &out->traces[i], &zero_ms);
+        int64_t begin_ms = zero_ms + out->traces[i].begin_ms;
+        if (begin_ms > latest_ms) latest_ms = begin_ms;
+    }
+    if (with < 2 || (dated != 0 && dated != with)) return;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < count; i++) {
+            if (pools[i].trace == NULL || out->list[i].trace == NULL) continue;
+            (void)recorded_ms(&pools[i], &out->traces[i], &zero_ms);
+            int64_t from_ms = latest_ms - zero_ms + job->fleet.from_ms;
+            if (pass == 1) out->list[i].from_ms = from_ms;
+            if (from_ms < out->traces[i].end_ms) continue;
+            tm_log(TM_LOG_WARN,
+                   "%s: the traces of fleet.pools are not of one time: each begins at its own first record", job->file);
+            return;
+        }
+}
+
+/* Of pools that the shortest trace cuts short; a format that lists events ends with the last of them. */
+static void tell_short(const struct tm_job *job, const struct tm_job_pools *out)
+{
+    int64_t longest_ms = 0;
+    for (int i = 0; i < out->pools.count; i++) {
+        const struct tm_sim_pool *pool = &out->list[i];
+        if (pool->trace != NULL && pool->trace->end_ms - pool->from_ms > longest_ms)
+            longest_ms = pool->trace->end_ms - pool->from_ms;
+    }
+    if ((double)out->times.end_ms >= SHORT_SHARE * (double)longest_ms) return;
+    for (int i = 0; i < out->pools.count; i++) {
+        const struct tm_sim_pool *pool = &out->list[i];
+        if (pool->trace == NULL || pool->trace->end_ms - pool->from_ms > out->times.end_ms) continue;
+        tm_log(TM_LOG_WARN, "%s: nothing is known of pool %s after %.2f h: no more is simulated, of %.2f h of another",
+               job->file, pool->name, (double)out->times.end_ms / 3.6e6, (double)longest_ms / 3.6e6);
+        return;
+    }
 }
 
 /* As many as the job says; else all that one group has. */
@@ -312,7 +414,10 @@ int tm_job_pools__init(struct tm_env *env, const struct tm_job *job, struct tm_a
         spot = spot || out->list[i].market == TM_POOL_SPOT;
     if (!spot)
         return tm_error_set(e, TM_EINPUT, "%s: fleet.pools: none is spot; there is nothing to choose", job->file);
-    return list_times(out, e);
+    line_up(job, out, trains);
+    rc = list_times(out, e);
+    if (rc == 0) tell_short(job, out);
+    return rc;
 }
 
 int tm_job_pools__copy(const struct tm_job_pools *pools, struct tm_job_pools *out, struct tm_error *e)
@@ -349,7 +454,7 @@ static bool has_regions(const struct tm_job_fleet *fleet)
     size_t count = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
     for (size_t i = 1; i < count; i++)
-        if (!same(pools[i].cloud, pools[0].cloud) || !same(pools[i].region, pools[0].region)) return true;
+        if (!same_region(&pools[i], &pools[0])) return true;
     return false;
 }
 
@@ -394,23 +499,24 @@ struct tm_sim_options tm_job_pools__sim_options(const struct tm_run_settings *se
 {
     const struct tm_job *job = &settings->job;
     int64_t end_ms = pools->times.end_ms;
-    return (struct tm_sim_options){
-        .to_ms = job->fleet.to_ms > 0 && job->fleet.to_ms < end_ms ? job->fleet.to_ms : end_ms,
-        .interval_s = INTERVAL_S,
-        .horizon = HORIZON,
-        .notice_s = (double)job->fleet.notice_ms / 1000,
-        .seed = (uint64_t)job->fleet.seed,
-        .spot_usd_h = NAN,
-        .on_demand_usd_h = NAN,
-        .samples_total = samples,
-        .deadline_s = (double)job->deadline_ms / 1000,
-        .budget_usd = (double)job->budget_usd_millionths / 1e6,
-        .workers_min = (int)(pools->pools.workers_each > 1 ? job->fleet.workers_min
-                                                           : tm_job_fleet_by_instance(&job->fleet).workers_min),
-        .workers_each = pools->pools.workers_each,
-        .rent = (enum tm_fleet_rent)job->fleet.rent,
-        .live = true,
-        .pools = &pools->pools};
+    int64_t to_ms = job->fleet.to_ms > 0 ? job->fleet.to_ms - job->fleet.from_ms : end_ms; /* it begins at `from` */
+    return (struct tm_sim_options){.to_ms = to_ms < end_ms ? to_ms : end_ms,
+                                   .interval_s = INTERVAL_S,
+                                   .horizon = HORIZON,
+                                   .notice_s = (double)job->fleet.notice_ms / 1000,
+                                   .seed = (uint64_t)job->fleet.seed,
+                                   .spot_usd_h = NAN,
+                                   .on_demand_usd_h = NAN,
+                                   .samples_total = samples,
+                                   .deadline_s = (double)job->deadline_ms / 1000,
+                                   .budget_usd = (double)job->budget_usd_millionths / 1e6,
+                                   .workers_min = (int)(pools->pools.workers_each > 1
+                                                            ? job->fleet.workers_min
+                                                            : tm_job_fleet_by_instance(&job->fleet).workers_min),
+                                   .workers_each = pools->pools.workers_each,
+                                   .rent = (enum tm_fleet_rent)job->fleet.rent,
+                                   .live = true,
+                                   .pools = &pools->pools};
 }
 
 void tm_job_pools__deinit(struct tm_job_pools *pools)
