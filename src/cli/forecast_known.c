@@ -16,18 +16,24 @@ struct left {
 static int complete(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_risk_query *query,
                     struct tm_error *e)
 {
-    bool found = false;
+    bool found = false, spot = false;
     for (size_t i = 0; i < catalog->offer_count; i++) {
         const struct tm_offer *offer = &catalog->offers[i];
         const struct tm_instance_type *type = &catalog->instances[offer->instance];
         if (strcasecmp(type->name, query->instance) != 0 || !tm_given_matches(cli, "cloud", type->cloud)) continue;
         found = true;
+        spot = spot || !isnan(offer->spot_usd_h);
         query->cloud = type->cloud;
         query->instance = type->name;
         query->gpu = type->gpu;
         query->gpus = type->gpus;
         if (query->region != NULL && strcasecmp(offer->region, query->region) == 0) query->band = offer->band;
     }
+    if (found && !spot)
+        return tm_error_set(
+            e, TM_EUSAGE,
+            "--instance: %s of %s is not rented as spot, as far as the catalogue knows: nobody takes it back",
+            query->instance, query->cloud);
     if (found) return 0;
     return tm_error_set(e, TM_EUSAGE,
                         "--instance: no instance type \"%.60s\" is in the catalogue; see tidemill catalog",

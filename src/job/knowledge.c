@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const double SAME_SHARE = 0.01; /* works that differ by less are one */
+
 static int find_gpu(const struct tm_catalog *catalog, const char *name, const struct tm_gpu **out, struct tm_error *e)
 {
     *out = tm_catalog_gpu(catalog, name);
@@ -276,17 +278,55 @@ static bool is_named(const char *network, const struct tm_model *model)
     return strncmp(network, model->name, length) == 0 && (network[length] == '\0' || network[length] == '-');
 }
 
-static int learn_gradients(const struct tm_model *model, struct tm_knowledge *knowledge, struct tm_error *e)
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= SAME_SHARE * fmax(fabs(a), fabs(b));
+}
+
+/* As much to compute, to move and to keep: another context, or attention that is not fused, is another work. */
+static bool is_same_work(const struct tm_model *a, const struct tm_model *b)
+{
+    struct tm_model_totals of_a = tm_model_totals(a), of_b = tm_model_totals(b);
+    return near(of_a.params, of_b.params) && near(of_a.trained_params, of_b.trained_params) &&
+           near(of_a.train_flops, of_b.train_flops) && near(of_a.traffic_values, of_b.traffic_values) &&
+           near(of_a.saved_values, of_b.saved_values);
+}
+
+/* Whose steps are looked for. */
+struct own {
+    struct tm_knowledge_names names; /* no_memory is set where memory was out */
+    const struct tm_model *model;
+    bool itself; /* it is the profile's own network */
+};
+
+/* Is this row one of the model's own steps? By its name, or, where the profile says which model that network is, by
+ * what it does. */
+static bool is_own(struct own *own, const struct tm_profile_step *step)
+{
+    const struct tm_model *model = own->model;
+    struct tm_model other;
+    bool told = tm_profile_model_name(own->names.profile, step->network)[0] != '\0';
+    if (own->itself || !told) return is_named(step->network, model);
+    if ((step->recompute != 0) != model->recompute || (step->compile != 0) != model->compiled) return false;
+    tm_model_init(&other);
+    bool same = tm_knowledge_step_model(&own->names, step, &other) && is_same_work(&other, model);
+    tm_model_deinit(&other);
+    return same;
+}
+
+static int learn_gradients(struct own *own, struct tm_knowledge *knowledge, struct tm_error *e)
 {
     const struct tm_profile *profile = &knowledge->profile;
     knowledge->gradients = tm_calloc(profile->gradient_count + 1, sizeof *knowledge->gradients);
     if (knowledge->gradients == NULL) return tm_error_nomem(e);
     for (size_t i = 0; i < profile->gradient_count; i++) {
         const struct tm_profile_gradient *row = &profile->gradients[i];
-        if (is_named(row->network, model))
+        const struct tm_profile_step step = {
+            .network = row->network, .recompute = own->model->recompute, .compile = own->model->compiled};
+        if (is_own(own, &step))
             knowledge->gradients[knowledge->gradient_count++] = (struct tm_comm_bucket){row->bytes, row->ready};
     }
-    return 0;
+    return own->names.no_memory ? tm_error_nomem(e) : 0;
 }
 
 /* Data-parallel runs of the user's own teach what links and collectives really give. */
@@ -339,16 +379,16 @@ int tm_knowledge_model(struct tm_env *env, const struct tm_knowledge_source *sou
     return rc == 0 ? tm_profile_model(&knowledge->profile, source->profile, network, model, e) : rc;
 }
 
-/* The model's step with the largest batch, at a precision or at any; NULL: none. */
-static const struct tm_profile_step *find_step(const struct tm_profile *profile, const struct tm_model *model,
-                                               int precision)
+/* The model's step with the largest batch, at a precision or at any; NULL: none, or no memory. */
+static const struct tm_profile_step *find_step(struct own *own, int precision)
 {
+    const struct tm_profile *profile = own->names.profile;
     const struct tm_profile_step *best = NULL;
     for (size_t i = 0; i < profile->step_count; i++) {
         const struct tm_profile_step *step = &profile->steps[i];
         bool suits = precision == TM_PRECISION_MIXED || (int)step->precision == precision;
-        if (suits && is_named(step->network, model) && (best == NULL || step->micro_batch > best->micro_batch))
-            best = step;
+        bool larger = best == NULL || step->micro_batch > best->micro_batch;
+        if (suits && larger && is_own(own, step)) best = step;
     }
     return best;
 }
@@ -356,8 +396,13 @@ static const struct tm_profile_step *find_step(const struct tm_profile *profile,
 int tm_knowledge_precision(const struct tm_knowledge_source *source, const struct tm_knowledge *knowledge,
                            const struct tm_model *model, int usual)
 {
-    const struct tm_profile_step *step = find_step(&knowledge->profile, model, TM_PRECISION_MIXED);
-    return step != NULL && source->model == NULL ? (int)step->precision : usual; /* this very job, as it is */
+    const struct tm_profile *profile = &knowledge->profile;
+    const struct tm_profile_step *best = NULL;
+    for (size_t i = 0; source->model == NULL && i < profile->step_count; i++) { /* this very job, as it is */
+        const struct tm_profile_step *step = &profile->steps[i];
+        if (is_named(step->network, model) && (best == NULL || step->micro_batch > best->micro_batch)) best = step;
+    }
+    return best != NULL ? (int)best->precision : usual;
 }
 
 /* The GPU that a step was taken on, if the catalogue knows it. Steps without a name are all of one GPU. */
@@ -425,8 +470,8 @@ int tm_knowledge_shipped(struct tm_env *env, const struct tm_catalog *catalog, s
 }
 
 /* The measured steps of the model in question. */
-static int keep_steps(const struct tm_catalog *catalog, const struct tm_model *model,
-                      const struct tm_gpu_figures *unnamed, struct tm_knowledge *knowledge, struct tm_error *e)
+static int keep_steps(struct own *own, const struct tm_catalog *catalog, const struct tm_gpu_figures *unnamed,
+                      struct tm_knowledge *knowledge, struct tm_error *e)
 {
     size_t count = knowledge->profile.step_count;
     knowledge->batches = tm_calloc(count + 1, sizeof *knowledge->batches);
@@ -436,11 +481,11 @@ static int keep_steps(const struct tm_catalog *catalog, const struct tm_model *m
         const struct tm_profile_step *step = &knowledge->profile.steps[i];
         struct tm_gpu_figures gpu;
         if (!find_step_gpu(catalog, step, unnamed, &gpu) || strcmp(gpu.name, knowledge->gpu) != 0) continue;
-        if (!is_named(step->network, model) || step->precision != knowledge->precision) continue;
+        if (step->precision != knowledge->precision || !is_own(own, step)) continue;
         knowledge->batches[knowledge->count] = step->micro_batch;
         knowledge->ms[knowledge->count++] = tm_profile_step_ms(step);
     }
-    return 0;
+    return own->names.no_memory ? tm_error_nomem(e) : 0;
 }
 
 int tm_knowledge_learn(struct tm_env *env, const struct tm_knowledge_source *source, const struct tm_catalog *catalog,
@@ -449,7 +494,7 @@ int tm_knowledge_learn(struct tm_env *env, const struct tm_knowledge_source *sou
     const char *path = source->profile;
     const struct tm_profile *profile = &knowledge->profile;
     struct tm_gpu_figures unnamed = {.name = ""};
-    struct tm_gpu_figures own = {.name = ""};
+    struct tm_gpu_figures timed = {.name = ""};
     int rc = 0;
     if (path == NULL) return tm_knowledge_shipped(env, catalog, &knowledge->compute, e);
     bool any_unnamed = profile->step_count == 0;
@@ -458,14 +503,16 @@ int tm_knowledge_learn(struct tm_env *env, const struct tm_knowledge_source *sou
     if (any_unnamed || source->profile_gpu != NULL)
         rc = profile_gpu(catalog, profile, path, source->profile_gpu, &unnamed, e);
     if (rc != 0) return rc;
-    const struct tm_profile_step *step = find_step(profile, model, precision);
+    struct own own = {.names = {.env = env, .profile = profile}, .model = model, .itself = source->model == NULL};
+    const struct tm_profile_step *step = find_step(&own, precision);
+    if (own.names.no_memory) return tm_error_nomem(e);
     if (step != NULL) {
         knowledge->precision = step->precision;
-        if (find_step_gpu(catalog, step, &unnamed, &own)) knowledge->gpu = own.name;
+        if (find_step_gpu(catalog, step, &unnamed, &timed)) knowledge->gpu = timed.name;
     }
-    rc = keep_steps(catalog, model, &unnamed, knowledge, e);
+    rc = keep_steps(&own, catalog, &unnamed, knowledge, e);
     if (rc == 0) rc = learn_cells(env, catalog, profile, &unnamed, &knowledge->compute, e);
     if (rc == 0 && profile->run_count > 0) rc = learn_links(profile, &knowledge->comm, e);
-    if (rc == 0) rc = learn_gradients(model, knowledge, e);
+    if (rc == 0) rc = learn_gradients(&own, knowledge, e);
     return rc;
 }

@@ -178,6 +178,16 @@ int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_pl
 
 /* ---- an answer ---- */
 
+/* How often the fleet loses an instance. */
+static double loss_rate_of(const struct tm_plan_request *request, const struct tm_plan_fleet *fleet)
+{
+    double rate = 0;
+    for (size_t i = 0; i < fleet->part_count; i++)
+        if (fleet->parts[i].spot > 0)
+            rate += fleet->parts[i].spot * tm_supply__loss_rate(&request->supply, fleet->parts[i].offer);
+    return rate;
+}
+
 static int judge_answer(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
                         struct tm_plan_answer *answer, struct tm_error *e)
 {
@@ -192,6 +202,9 @@ static int judge_answer(const struct tm_fleet_judge *judge, const struct tm_plan
     tm_fleet_layouts_deinit(&layouts);
     if (rc != 0) return rc;
     struct tm_expectation *out = &answer->expectation;
+    if (!isfinite(out->usd_h)) out->checkpoint_interval_s = NAN; /* by the closed form it never finishes */
+    out->usd_h = tm_plan_usd_h(&answer->fleet);
+    out->losses = loss_rate_of(request, &answer->fleet) * judged.time_s.mean;
     out->finishes = judged.finishes;
     out->time_s = judged.time_s;
     out->cost_usd = judged.bill_usd;
