@@ -60,6 +60,7 @@ struct tm_model {
     int optimizer_states; /* values kept per parameter besides the weight: 2 for Adam */
     int global_batch;     /* 0: not said */
     int micro_batch;
+    int heads;          /* of attention; those that compute a block together have as many each; 0: not known */
     bool recompute;     /* every block's activations are recomputed, whether memory asks for it or not */
     bool compiled;      /* by torch.compile or the like: fewer launches, less traffic */
     bool channels_last; /* convolutions on values laid out so: tensor cores take them as they are */

@@ -424,6 +424,7 @@ int tm_model__from_formula(const char *text, struct tm_model *model, struct tm_e
     fresh.name = tm_arena_strndup(&fresh.arena, text, strlen(text));
     fresh.input = describe_input(&formula, &fresh.arena);
     fresh.source = sources[formula.family];
+    fresh.heads = (int)formula.heads;
     fresh.recompute = formula.recompute != 0;
     fresh.compiled = formula.compile != 0;
     bool ok = fresh.layers != NULL && fresh.name != NULL && fresh.input != NULL;

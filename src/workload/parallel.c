@@ -229,7 +229,8 @@ int tm_predictor__try_ways(struct tm_predictor *predictor, int gpus, struct tm_p
     if ((request->ways & TM_WAY_TENSOR) == 0 || !has_blocks(request->model)) return rc;
     int inside = predictor->groups[0].gpus_per_node;
     for (int tensor = 2; rc == 0 && tensor <= inside; tensor *= 2) {
-        if (inside % tensor == 0) rc = try_tensor(predictor, gpus, tensor, best, e);
+        if (inside % tensor == 0 && request->model->heads % tensor == 0)
+            rc = try_tensor(predictor, gpus, tensor, best, e);
     }
     return rc;
 }
