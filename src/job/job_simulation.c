@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/content.h"
+#include "base/log.h"
 #include "base/paths.h"
 #include "base/yaml_print.h"
 #include "job/job_file.h"
@@ -193,6 +194,10 @@ static int make_choices(struct tm_env *env, const char *dir, struct tm_arena *ar
     if (rc != 0) return rc;
     simulation->options = tm_job_pools__sim_options(settings, pools, simulation->options.samples_total);
     simulation->trace = "pools";
+    if (settings->job.quotas.count > 0)
+        tm_log(TM_LOG_WARN,
+               "%s: quotas are plan's affair: what pools may have in all is not simulated; give pools a limit",
+               settings->job.file);
     return 0;
 }
 
