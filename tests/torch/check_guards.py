@@ -552,6 +552,22 @@ def test_state_beside_the_model(build, folder):
     refused(lambda: loop(swa), "AveragedModel", "state={")
     averages[0].update_parameters(net())  # outside of a loop it is torch's
 
+    def attached(place):
+        ema = AveragedModel(net(), multi_avg_fn=get_ema_multi_avg_fn(0.9))
+
+        def body(j, model, optimizer, x, y):
+            if place == "loop":
+                ema.update_parameters(model)
+            elif not (j._callbacks or j._commit_callbacks):
+                getattr(j, place)(lambda step, loss: ema.update_parameters(model))
+            good(j, model, optimizer, x, y)
+
+        loop(body, state={"ema": ema})
+        return int(ema.n_averaged)
+
+    assert attached("loop") == attached("on_commit") == 6
+    refused(lambda: attached("after_step"), "update_parameters", "between two steps", "job.on_commit", "in the loop")
+
     def shadow(make, blend):
         kept = []
 

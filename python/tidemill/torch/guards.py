@@ -658,6 +658,9 @@ def _follow_averages(kind: Any) -> None:
         if extras is None or not extras.holds(self):
             raise UsageError("torch.optim.swa_utils.AveragedModel is updated in the job's loop and was not attached: say "
                              "attach(..., state={\"ema\": ema}), and it becomes part of the job's state")
+        if job._step is None:  # the next micro-batch begins with nothing asked for
+            raise UsageError("AveragedModel.update_parameters is called between two steps (job.after_step, a metric), where it would be part of "
+                             "neither: call it in the loop, which updates the average once a step, or in a function given to job.on_commit")
         job._settings.updates[extras.name_of(self)] = lambda: before(self, model)
 
     kind.update_parameters = update_parameters
