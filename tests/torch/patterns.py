@@ -13,7 +13,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, WeightedRandomSampler, get_worker_info
+from torch.utils.data import (DataLoader, Dataset, DistributedSampler, IterableDataset, Subset, SubsetRandomSampler, WeightedRandomSampler,
+                              get_worker_info)
 
 import tidemill.torch
 
@@ -1166,6 +1167,39 @@ def loop_over_epochs(job):
         seen.append(epoch)
     assert job.done() and seen and seen[-1] == (STEPS - 1) * BATCH // 40 and seen == sorted(set(seen)), seen
     return state(model)
+
+
+def epochs_of(job, data, items, **words):
+    """Epochs of so many items, whatever the data set has, and their numbers."""
+    model = net()
+    optimizer = sgd(model)
+    job.attach(model, optimizer, lr_scheduler.StepLR(optimizer, 1, 0.7), schedule="epoch")
+    for epoch in job.epochs(data):
+        assert epoch == job.committed_step * BATCH // items, (epoch, job.committed_step)
+        for x, y in job.batches(data, **words):
+            job.backward(F.cross_entropy(model(x), y))
+    assert job.done() and abs(optimizer.param_groups[0]["lr"] - 0.1 * 0.7**(STEPS * BATCH // items)) < 1e-9
+    return state(model)
+
+
+@pattern()
+def epochs_of_a_sampler_of_a_part(job):
+    return epochs_of(job, DataLoader(Points(), batch_size=2, sampler=SubsetRandomSampler(range(16))), 16)
+
+
+@pattern()
+def epochs_of_a_subset(job):
+    return epochs_of(job, Subset(Points(), range(24)), 24)
+
+
+@pattern()
+def epochs_of_a_sampler_that_draws_more(job):
+    return epochs_of(job, DataLoader(Points(count=8), batch_size=2, sampler=WeightedRandomSampler([1.0] * 8, 24)), 24)
+
+
+@pattern(("40 items an epoch", "job.batches with 16", "same DataLoader"))
+def epochs_without_the_sampler(job):
+    return epochs_of(job, Points(), 40, sampler=SubsetRandomSampler(range(16)))
 
 
 @pattern(("StepLR.step()", "schedule=\"epoch\"", "job.epochs"))

@@ -37,7 +37,7 @@ from tidemill.session import APPLY, STEP, Alone, Peer, Session, Work, stay_with_
 from tidemill.torch import checkpoint, fixed_point, guards, plan, shards
 from tidemill.torch.arrivals import Arrivals
 from tidemill.torch.buffers import RunningStatistics
-from tidemill.torch.data import Position, Source, open_source, same_data, stream_in
+from tidemill.torch.data import Position, Source, items_of, open_source, same_data, stream_in
 from tidemill.torch.extras import Extras
 from tidemill.torch.follow import Follow
 from tidemill.torch.full import FullShards
@@ -400,6 +400,9 @@ class Job:
         if self._loop is None:
             self._given, self._count = given, count
             source = open_source(self, dataset, collate, workers, sampler, shuffle)
+            if self._epoch is not None and source.count != self._items:
+                raise UsageError(f"job.epochs is given data with {self._items} items an epoch, and job.batches with {source.count} (a sampler that "
+                                 "gives more or less than there is): give both the same DataLoader, with the sampler in it")
             self._items = self._items_here = source.count
             if self._schedule == "epoch" and self._items is None:
                 raise UsageError("attach(schedule=\"epoch\"): a stream has no length, so its epochs have no last step: use a "
@@ -493,8 +496,7 @@ class Job:
                              "end. Write one loop, `for batch in job.batches(dataset)`, until the job's steps are done, and compute what "
                              "changes from job.committed_step")
         self._join_now()
-        count = len(getattr(dataset, "dataset", dataset))
-        self._items = count
+        self._items = count = items_of(dataset)
         work = self._peek()
         while not self._over and work is not None:
             self._epoch = (max(work.step, self.committed_step + 1) - 1) * self.batch // count
