@@ -233,6 +233,46 @@ def schedule_of_epochs_in_the_loop(job):
                 schedule.step()
 
 
+def schedule_in(job, name, every):
+    model = net()
+    optimizer = sgd(model)
+    schedule = lr_scheduler.StepLR(optimizer, 3, 0.7)
+    getattr(job, name)(lambda step, loss: schedule.step() if step % every == 0 else None)
+    return simple(job, model, optimizer, schedule)
+
+
+@pattern(("StepLR.step()", "job.on_commit once in 3 steps", "state={\"schedule\": scheduler}"))
+def schedule_now_and_then_on_commit(job):
+    return schedule_in(job, "on_commit", 3)
+
+
+@pattern(("StepLR.step()", "job.after_step once in 3 steps", "lengths in steps"))
+def schedule_now_and_then_in_after_step(job):
+    return schedule_in(job, "after_step", 3)
+
+
+@pattern()
+def schedule_on_commit(job):
+    return schedule_in(job, "on_commit", 1)
+
+
+@pattern()
+def schedule_in_after_step(job):
+    return schedule_in(job, "after_step", 1)
+
+
+@pattern()
+def schedule_now_and_then_as_state(job):
+    """As the refusal says."""
+    model = net()
+    optimizer = sgd(model)
+    schedule = lr_scheduler.StepLR(optimizer, 1, 0.7)
+    job.on_commit(lambda step, loss: schedule.step() if step % 3 == 0 else None)
+    end = simple(job, model, optimizer, state={"schedule": schedule})
+    assert abs(float(end["lr"]) - 0.1 * 0.7**(STEPS // 3)) < 1e-9
+    return end
+
+
 @pattern()
 def schedule_where_the_script_accumulates(job):
     model = net()

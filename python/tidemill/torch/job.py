@@ -195,6 +195,7 @@ class Job:
         self._callbacks: List[Any] = []  # (function, every so many steps with all weights)
         self._commit_callbacks: List[Callable[[int, float], None]] = []
         self._main_callbacks: List[Callable[[], None]] = []
+        self._calls = {}
         self._logs: List[Any] = []
         self._metrics: Dict[str, Callable[[], float]] = {}
         self._positions: List[Position] = []
@@ -339,6 +340,12 @@ class Job:
             raise UsageError(f"{name}.step() is called outside of the loop over job.batches, as by a schedule of epochs; the attached "
                              "schedule has stepped with every step. Say attach(..., schedule=\"epoch\") and `for epoch in "
                              "job.epochs(dataset)`, and the call may stay; or give its lengths in steps, and leave the call out")
+        if self._schedule == "step" and self._in_callback and not self._steps_elsewhere and self._scale is None:
+            passed, self._calls[self._in_callback] = self._calls.get(self._in_callback, 0), 0
+            if passed > 1:
+                raise UsageError(f"{name}.step() is called in job.{self._in_callback} once in {passed} steps, and the attached schedule has stepped with "
+                                 "every one of them: leave the call out, and give the schedule its lengths in steps; or leave the schedule out of "
+                                 "attach(model, optimizer), attach it as state={\"schedule\": scheduler}, and step it in job.on_commit when you will")
         if self._schedule == "step" and not (self._in_callback or self._steps_elsewhere) and self._scale is None:
             passed, self._handed = self._handed, 0
             if passed > 2 * self.micro_batches:
@@ -347,6 +354,7 @@ class Job:
                                  "schedule=\"epoch\"); a wait at the beginning belongs in the schedule (SequentialLR, LambdaLR); or leave the "
                                  "call out")
 
+    _calls: Dict[str, int]  # of functions given to on_commit and after_step, since one of them called scheduler.step()
     _handed = 0  # micro-batches since the loop's last scheduler.step()
     _handed_last = (-1, -1)  # the last of them: its step and number
 
@@ -927,7 +935,8 @@ class Job:
 
     def _change_extras(self, step: int) -> Iterator[Any]:
         """What the script does once a step, as part of it: on every worker, so with the same random numbers."""
-        self._committing = self._in_callback = True
+        self._committing = True
+        self._enter_callback("on_commit")
         if self._pauses or self._commit_callbacks:
             self._key = samples.key_of(self.seed, step, 0, _COMMIT)
             self._seed_again()
@@ -943,7 +952,7 @@ class Job:
             if self._stop.wanted:
                 self._stop.at = step
         finally:
-            self._committing = self._in_callback = False
+            self._committing, self._in_callback = False, ""
 
     def _mean_loss(self) -> float:
         return float(self._losses.sum()) / self.micro_batches
@@ -972,13 +981,16 @@ class Job:
 
     def _tell_step(self) -> None:
         """after_step and logs, of the committed step, once all of its weights are here."""
-        self._in_callback = True
         try:
             self._tell_callbacks()
         finally:
-            self._in_callback = False
+            self._in_callback = ""
 
-    _in_callback = False
+    _in_callback = ""  # the name of what is called
+
+    def _enter_callback(self, name: str) -> None:
+        self._in_callback = name
+        self._calls[name] = self._calls.get(name, 0) + 1
 
     def _tell_callbacks(self) -> None:
         told = self._untold
@@ -986,6 +998,7 @@ class Job:
             told = self._untold = None
         if told is not None and not self._told:
             self._told = True
+            self._enter_callback("after_step")
             self._log(*told)
             for callback in [callback for callback, whole in self._callbacks if not whole]:
                 callback(*told)
