@@ -720,6 +720,23 @@ def test_who_is_main(build, folder):
     assert not one.is_main and one.rank == -1
 
 
+def test_cudnn_benchmark(build, folder):
+    """Which algorithm is fastest may differ from worker to worker: with bitwise it is not tried out, whenever the script asks for that."""
+    kept = torch.backends.cudnn.benchmark
+    try:
+        for determinism in BOTH:
+            torch.backends.cudnn.benchmark = True
+            j = job(determinism=determinism)
+            assert torch.backends.cudnn.benchmark == (determinism == "fast")
+            torch.backends.cudnn.benchmark = True
+            model = net()
+            j.attach(model, torch.optim.SGD(model.parameters(), 0.1))
+            assert torch.backends.cudnn.benchmark == (determinism == "fast")
+    finally:
+        torch.backends.cudnn.benchmark = kept
+        torch.use_deterministic_algorithms(False)
+
+
 def test_own_gpu(build, folder):
     """job.device: by the place of the worker on its instance, and never one that is not there."""
     from cluster import made_up_gpus

@@ -220,12 +220,17 @@ class Job:
             torch.use_deterministic_algorithms(True)
             # Only code that reads what it has not written could tell; filling costs a kernel for each new tensor.
             torch.utils.deterministic.fill_uninitialized_memory = False
+        self._try_no_algorithms()
         if host is not None:
             stay_with_agent()
             self._watch_exits()
         self._set_variables()
         torch.manual_seed(seed)  # on every device, also those that are not used yet
         seed_all(seed)
+
+    def _try_no_algorithms(self) -> None:
+        if self.bitwise:
+            torch.backends.cudnn.benchmark = False  # what is fastest here, and now, may be another algorithm on another worker
 
     # ---- attaching ----
 
@@ -251,6 +256,7 @@ class Job:
             raise UsageError("attach is called twice: a job has one model and one optimizer")
         if schedule not in ("step", "epoch"):
             raise UsageError(f"attach(schedule={schedule!r}): it is \"step\" or \"epoch\"")
+        self._try_no_algorithms()  # again: scripts, and Trainers, may have asked for it after init
         optimizer, scheduler = guards.plain_optimizer(optimizer), guards.plain_scheduler(scheduler)
         if start is None and not self._continues:
             guards.check_begun(optimizer)
