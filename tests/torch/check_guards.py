@@ -224,6 +224,29 @@ def test_divided_losses(build, folder):
             assert found[0].filename == __file__, found[0].filename
 
 
+def test_small_weights_of_losses(build, folder):
+    """A weight of the loss that grows by a counter, as slowly as annealing does."""
+    def annealed(part):
+        count = [0]
+
+        def body(j, model, optimizer, x, y):
+            count[0] += 1
+            out = model(x)
+            j.backward(F.cross_entropy(out, y) + count[0] * part * out.square().mean())
+
+        return body
+
+    threads = torch.get_num_threads()
+    try:
+        for number, part in ((1, 1e-6), (2, 1e-5)):
+            torch.set_num_threads(number)
+            refused(lambda: loop(annealed(part)), "was computed twice", "job.committed_step")
+            loop(good)
+            loop(lambda j, m, o, x, y: good(j, m, o, x.repeat(99, 1), y.repeat(99)), model=nn.Sequential(nn.Linear(6, 999), nn.GELU(), nn.Linear(999, 3)))
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_optimizer_that_does_nothing(build, folder):
     class Idle(torch.optim.SGD):
         def step(self, closure=None):
