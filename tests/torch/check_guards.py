@@ -472,6 +472,53 @@ def test_gradients_replaced(build, folder):
         assert all(torch.equal(a, b) for a, b in zip(got.parameters(), expected.parameters())), determinism
 
 
+def test_gradients_left_out(build, folder):
+    """None for some of the parameters (DINO's cancel_gradients_last_layer) leaves nothing out of the sum; for all it is zero_grad."""
+    def drop(which, late=False):
+        def body(j, model, optimizer, x, y):
+            model[0].zero_grad()  # before: it means nothing
+            j.backward(F.cross_entropy(model(x), y))
+            if late:
+                optimizer.step()
+            for p in which(model):
+                p.grad = None
+            optimizer.step()
+
+        return body
+
+    def head(model):
+        return model[2].parameters()
+
+    class Twin(nn.Module):
+        """A part of it has no gradient."""
+
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = net(), nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.used(x)
+
+    def twin(j, model, optimizer, x, y):
+        model.zero_grad()
+        j.backward(F.cross_entropy(model(x), y))
+        model.used.zero_grad()  # all that there is
+
+    for determinism in BOTH:
+        refused(lambda: loop(drop(head), determinism=determinism), "the gradient of 2.weight was set to None", "job.committed_step")
+        expected = loop(good, determinism=determinism)[1]
+        for which, late in ((lambda model: model.parameters(), False), (head, True)):
+            got = loop(drop(which, late), determinism=determinism)[1]
+            assert all(torch.equal(a, b) for a, b in zip(got.parameters(), expected.parameters())), determinism
+        loop(twin, model=Twin(), determinism=determinism)
+
+    def without_step(j, model, optimizer, x, y):
+        j.backward(F.cross_entropy(model(x), y))
+        model[2].weight.grad = None
+
+    refused(lambda: loop(without_step), "2.weight", "zero_grad of the whole model")
+
+
 def test_two_jobs_of_one_model(build, folder):
     """What the first job has put on the model does nothing in the second."""
     for determinism in BOTH:

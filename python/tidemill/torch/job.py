@@ -326,6 +326,8 @@ class Job:
                 raise UsageError("optimizer.step(closure) in the job's loop: compute the loss in the loop, and call "
                                  "job.backward(loss)")
             self._settings.at_update()
+            if self._step is not None:
+                self._step.at_update()
 
         wait._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # schedulers look for it, and warn
         self._optimizer_step = optimizer.step
@@ -1356,6 +1358,7 @@ class Step:
         self.number, self.micro_batch = number, micro_batch
         self._job, self._last, self._final = job, last, final
         self._called = False
+        self._given: List[Any] = []  # parameters that have a gradient of `backward`
         self.state = "new"
 
     def begin(self) -> None:
@@ -1428,6 +1431,22 @@ class Step:
         finally:
             job._in_backward = False
         self._sums.settle()
+        if job._full is None:
+            self._given = [p for p in job._trained if p.tensor.grad is not None]
+
+    def at_update(self) -> None:
+        """The loop calls optimizer.step(): what becomes of gradients later means nothing."""
+        self._check_dropped()
+        self._given = []
+
+    def _check_dropped(self) -> None:
+        """All gradients may be None (zero_grad of the model), which is not meant for this step. Some are meant to be left out of it."""
+        dropped = [p for p in self._given if p.tensor.grad is None]
+        if not dropped or len(dropped) == len(self._given):
+            return
+        raise UsageError(f"the gradient of {dropped[0].name} was set to None after job.backward(loss), and that of others was not: it is part of the "
+                         "step's sum already, so the parameter would be trained all the same. To leave it out for a while give it a parameter "
+                         "group, and set the group's rate to 0 by job.committed_step; or call zero_grad of the whole model")
 
     def _warn_of_division(self, by: Optional[float]) -> None:
         if by is None:
@@ -1461,6 +1480,7 @@ class Step:
         if not self._called:
             raise UsageError("a step ended without step.backward(loss): every micro-batch has its loss, and "
                              "step.backward(loss) stands where loss.backward() was")
+        self._check_dropped()
         self._sums.end_micro_batch()
         self._job._statistics.end_micro_batch(self.micro_batch)
         self.state = "done"
