@@ -3,6 +3,7 @@ import copy
 import math
 import os
 import sys
+import warnings
 import weakref
 
 import torch
@@ -200,8 +201,6 @@ def test_probing_in_parts(build, folder):
 
 def test_divided_losses(build, folder):
     """A loss that was divided by a number of micro-batches: a warning, and none for what only looks like it."""
-    import warnings
-
     def cross(model, x, y):
         return F.cross_entropy(model(x), y)
 
@@ -245,6 +244,34 @@ def test_small_weights_of_losses(build, folder):
             loop(lambda j, m, o, x, y: good(j, m, o, x.repeat(99, 1), y.repeat(99)), model=nn.Sequential(nn.Linear(6, 999), nn.GELU(), nn.Linear(999, 3)))
     finally:
         torch.set_num_threads(threads)
+
+
+def test_schedules_of_micro_batches(build, folder):
+    """A schedule that is as long as the job has micro-batches (epochs * len(loader)): a warning, and none for other lengths."""
+    from functools import partial
+
+    def decay(step, num_training_steps):
+        return 1.0 - step / num_training_steps
+
+    def warmed(o, length):
+        return lr_scheduler.SequentialLR(o, [lr_scheduler.LinearLR(o, 0.1, total_iters=4), lr_scheduler.CosineAnnealingLR(o, length - 4)], [4])
+
+    rows = [lr_scheduler.CosineAnnealingLR, lambda o, length: lr_scheduler.OneCycleLR(o, 0.1, total_steps=length), warmed,
+            lambda o, length: lr_scheduler.LinearLR(o, 1.0, 0.0, total_iters=length),
+            lambda o, length: lr_scheduler.LambdaLR(o, partial(decay, num_training_steps=length)),
+            lambda o, length: lr_scheduler.ChainedScheduler([lr_scheduler.CosineAnnealingLR(o, length)])]
+    for number, make in enumerate(rows):
+        for length, schedule, told_of in ((200, "step", True), (203, "step", True), (50, "step", False), (51, "step", False),
+                                          (100, "step", False), (200, "epoch", False)):
+            model = net()
+            optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+            j = job(steps=50)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                j.attach(model, optimizer, make(optimizer, length), schedule=schedule)
+            found = [w for w in told if "as long as the job has micro-batches (200 = 50 steps of 4)" in str(w.message)]
+            assert len(found) == told_of, (number, length, schedule, [str(w.message) for w in told])
+            assert all(w.filename == __file__ for w in found), found[0].filename
 
 
 def test_optimizer_that_does_nothing(build, folder):

@@ -10,11 +10,13 @@ functions that depend on something other than the step (doc/pytorch.md).
 
 from __future__ import annotations
 
+import functools
 import gc
 import linecache
 import math
 import sys
 import types
+import warnings
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -206,6 +208,33 @@ def check_scheduler(scheduler: Any, optimizer: Any) -> None:
             if isinstance(rate, types.FunctionType) and rate(1) != rate(1):
                 raise UsageError(f"the function of the scheduler ({type(part).__name__}) gives another rate when it is asked again for the same step: "
                                  "it keeps a count, which a worker that joins would not have. Compute it from the step that it is given")
+
+
+def _lengths(scheduler: Any, begin: int = 0) -> Iterator[Tuple[str, str, int]]:
+    """(schedule, what says so, the step at which it ends) of a schedule and its parts."""
+    name = type(scheduler).__name__
+    for key in ("T_max", "total_steps", "total_iters"):
+        length = getattr(scheduler, key, None)
+        if isinstance(length, int):
+            yield name, f"{key}={length}", begin + length
+    for rate in getattr(scheduler, "lr_lambdas", None) or ():  # get_cosine_schedule_with_warmup and others of Transformers
+        length = getattr(rate, "keywords", {}).get("num_training_steps") if isinstance(rate, functools.partial) else None
+        if isinstance(length, int):
+            yield name, f"num_training_steps={length}", begin + length
+    begins = [0, *(getattr(scheduler, "_milestones", None) or ())]
+    for number, part in enumerate(getattr(scheduler, "_schedulers", None) or ()):
+        yield from _lengths(part, begin + (begins[number] if number < len(begins) else 0))
+
+
+def warn_of_length(scheduler: Any, steps: int, micro_batches: int) -> None:
+    """A schedule with as many steps as the job has micro-batches (epochs * len(loader)) would not come to its end."""
+    whole = steps * micro_batches
+    for name, what, end in _lengths(scheduler) if micro_batches > 1 and scheduler is not None else ():
+        if abs(end - whole) <= max(micro_batches, whole // 50) and end > 1.5 * steps:
+            warnings.warn(f"{name}({what}) is as long as the job has micro-batches ({whole} = {steps} steps of {micro_batches}): the attached schedule "
+                          "steps once per step of the optimizer, so the job would end long before the schedule does. len(loader) counts "
+                          "micro-batches: give the schedule the job's steps (job.steps)", stacklevel=3)
+            return
 
 
 def wrapped_in(thing: Any, kind: type) -> Any:
@@ -758,4 +787,4 @@ def _line_of_script() -> str:
 
 
 __all__ = ["Copies", "Watch", "check_again", "check_begun", "check_gradients_again", "check_model", "check_optimizer", "check_scheduler", "divided_by", "enter", "leave", "own",
-           "plain_optimizer", "plain_scheduler"]
+           "plain_optimizer", "plain_scheduler", "warn_of_length"]

@@ -275,6 +275,8 @@ class Job:
             raise UsageError(_NO_COMMIT)
         self._attach(ModelState(model, optimizer, scheduler, first_scale, extras), clip, start, shard)
         self._clip_value, self._schedule = clip_value, schedule
+        if schedule == "step":
+            guards.warn_of_length(scheduler, self.steps, self.micro_batches)
 
     def _with_positions(self, state: Mapping[str, Any]) -> Dict[str, Any]:
         """Streams are kept as their positions. A DataLoader of numbered items needs none: the step says where it is."""
