@@ -246,6 +246,38 @@ def test_small_weights_of_losses(build, folder):
         torch.set_num_threads(threads)
 
 
+def test_summed_losses(build, folder):
+    """A loss that is a sum over samples: a warning, and none for what only looks like one."""
+    def each(model, x, y, reduction="none"):
+        return F.cross_entropy(model(x), y, reduction=reduction)
+
+    def kl(model, x):
+        return -0.5 * torch.sum(1 + model(x) - model(x).exp())
+
+    def of_examples(model, x, y):
+        """The VAE of pytorch/examples."""
+        return F.binary_cross_entropy(model(x).sigmoid(), torch.ones(2, 3), reduction="sum") + kl(model, x)
+
+    rows = [(lambda *w: each(*w, "sum"), True), (lambda *w: each(*w).sum(), True), (of_examples, True),
+            (lambda m, x, y: (m(x) - 1).pow(2).sum(), True), (lambda m, x, y: F.mse_loss(m(x), torch.ones(2, 3), reduction="sum"), True),
+            (lambda m, x, y: -F.log_softmax(m(x), 1).sum(), True), (lambda m, x, y: each(m, x, y, "sum") + 0.1 * kl(m, x), True),
+            (lambda *w: each(*w, "mean"), False), (lambda *w: each(*w).mean(), False), (lambda *w: each(*w).sum() / 2, False),
+            (lambda *w: each(*w).sum() / len(w[2]), False), (lambda *w: each(*w, "mean").sum(), False),
+            (lambda *w: torch.stack([each(*w, "mean"), each(*w, "mean")]).sum(), False), (lambda *w: 0.01 * each(*w, "sum"), False),
+            (lambda *w: (each(*w) * torch.tensor([0.3, 0.7])).sum(), False), (lambda m, x, y: each(m, x, y, "mean") + kl(m, x), False),
+            (lambda m, x, y: each(m, x, y, "mean") + 1e-4 * sum(p.pow(2).sum() for p in m.parameters()), False),
+            (lambda m, x, y: m(x).pow(2).sum(1).mean(), False)]
+    for number, (loss, told_of) in enumerate(rows):
+        for scale in (1.0, 4.0):
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                loop(lambda j, model, optimizer, x, y: j.backward(loss(model, x, y), scale=scale), steps=2,
+                     optimizer=lambda p: torch.optim.SGD(p, 1e-3))
+            found = [w for w in told if "the loss is a sum over samples" in str(w.message)]
+            assert len(found) == (told_of and scale == 1.0), (number, scale, [str(w.message) for w in told])
+            assert all("scale=job.micro_batches" in str(w.message) and w.filename == __file__ for w in found)
+
+
 def test_schedules_of_micro_batches(build, folder):
     """A schedule that is as long as the job has micro-batches (epochs * len(loader)): a warning, and none for other lengths."""
     from functools import partial

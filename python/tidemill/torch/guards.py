@@ -155,6 +155,34 @@ def divided_by(loss: torch.Tensor, micro_batches: int) -> Optional[float]:
     return by if means and not weighed and by == int(by) and by > 2 else None
 
 
+_WEIGHED = ("MulBackward0", "DivBackward0", "StackBackward0", "CatBackward0", "MeanBackward0", "MeanBackward1")  # sums of these may be means
+
+
+def _is_sum(term: Any) -> bool:
+    """Of a loss by sample or by element, and not of a few numbers."""
+    kind = type(term).__name__
+    if kind in ("SumBackward0", "SumBackward1"):
+        sizes, below = getattr(term, "_saved_self_sym_sizes", ()), term.next_functions[0][0]
+        return math.prod(map(int, sizes)) > 1 and type(below).__name__ not in _WEIGHED
+    return kind in _MEANS and getattr(term, "_saved_reduction", 1) == 2
+
+
+def is_summed(loss: torch.Tensor) -> bool:
+    """Is the loss, but for weights of its other terms, a sum over samples?"""
+    whole = False  # a term has no weight
+    for term in _terms(loss.grad_fn):
+        weighed = False
+        for _ in range(_TERMS):
+            if type(term).__name__ == "NegBackward0":
+                term = term.next_functions[0][0]
+            elif type(term).__name__ == "MulBackward0" and _divided(term) is not None:
+                term, weighed = term.next_functions[0][0], True
+        if not _is_sum(term):
+            return False
+        whole = whole or not weighed
+    return whole
+
+
 def check_optimizer(optimizer: Any) -> None:
     """Refuses wrappers: the optimizer's own step must change its own parameter groups."""
     kind = type(optimizer)
@@ -786,5 +814,5 @@ def _line_of_script() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}: `{text}`" if text else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-__all__ = ["Copies", "Watch", "check_again", "check_begun", "check_gradients_again", "check_model", "check_optimizer", "check_scheduler", "divided_by", "enter", "leave", "own",
+__all__ = ["Copies", "Watch", "check_again", "check_begun", "check_gradients_again", "check_model", "check_optimizer", "check_scheduler", "divided_by", "enter", "is_summed", "leave", "own",
            "plain_optimizer", "plain_scheduler", "warn_of_length"]

@@ -1422,6 +1422,7 @@ class Step:
             loss = loss * scale
         elif job.micro_batches > 1 and not job._warned:
             self._warn_of_division(guards.divided_by(loss, job.micro_batches))
+            self._warn_of_sum(loss)
         job._arrivals.put(job._losses, self.micro_batch, loss)
         job._modes[self.micro_batch] = job._mode()
         if self._given_up:
@@ -1459,6 +1460,15 @@ class Step:
         warnings.warn(f"the loss was divided by {by:g}, {what} of micro-batches of a step: Tidemill takes the mean of its "
                       f"{job.micro_batches} by itself, so the gradient becomes so many times smaller. Leave the division out, or say "
                       f"job.backward(loss, scale={by:g})", stacklevel=4)
+
+    def _warn_of_sum(self, loss: torch.Tensor) -> None:
+        job = self._job
+        if job._warned or not guards.is_summed(loss):
+            return
+        job._warned = True
+        warnings.warn(f"the loss is a sum over samples (reduction=\"sum\"), and Tidemill takes the mean of a step's {job.micro_batches} micro-batches: "
+                      f"its gradient is 1/{job.micro_batches} of that of the sum over the whole batch. If that sum is meant say job.backward(loss, "
+                      "scale=job.micro_batches); if a mean is, divide by the number of samples", stacklevel=4)
 
     @property
     def _given_up(self) -> bool:
