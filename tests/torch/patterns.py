@@ -1628,6 +1628,56 @@ def target_network_copied_by_counter(job):
     loop(job, model, body)
 
 
+def stepped(job, when, end=lambda: False):
+    model = net()
+    optimizer = sgd(model)
+    job.attach(model, optimizer)
+    for n, (x, y) in enumerate(job.batches(Points())):
+        job.backward(F.cross_entropy(model(x), y))
+        if end():
+            break
+        if when(n, model):
+            optimizer.step()
+            optimizer.zero_grad()
+    assert job.done() and job.committed_step == STEPS
+    return state(model)
+
+
+CONDITION = ("optimizer.step()", "under a condition", "in step 5", "clip=MAX_NORM")
+
+
+@pattern(CONDITION)
+def step_but_for_large_gradients(job):
+    """Skipped where a norm is too large."""
+    norms = iter([1.0] * 20 + [99.0] * 4 + [1.0] * 99)  # the first step comes twice
+    return stepped(job, lambda n, model: next(norms) < 10.0)
+
+
+@pattern(CONDITION)
+def step_but_for_a_micro_batch(job):
+    return stepped(job, lambda n, model: job.step().number != 5 or job.step().micro_batch != 2)
+
+
+@pattern()
+def step_in_every_micro_batch(job):
+    return stepped(job, lambda n, model: True)
+
+
+@pattern()
+def step_where_the_script_accumulates(job):
+    return stepped(job, lambda n, model: (n + 1) % 4 == 0)
+
+
+@pattern()
+def step_in_the_last_micro_batch(job):
+    return stepped(job, lambda n, model: job.step().micro_batch == BATCH // MICRO - 1)
+
+
+@pattern()
+def break_before_the_last_step(job):
+    return stepped(job, lambda n, model: True, lambda: job.step().number == STEPS and job.step().micro_batch == BATCH // MICRO - 1)
+
+
 @pattern(("a norm to clip at", "another micro-batch"))
 def clip_where_the_script_accumulates(job):
     """Every fourth micro-batch of this process: of another worker it is another one."""

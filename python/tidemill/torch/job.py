@@ -56,6 +56,7 @@ Sums = Union[FixedSums, FloatSums, ShardedSums]
 _COMPUTE, _COMMIT = 2, 6  # purposes of random numbers
 _LAYERS_ALONE = 8
 _FAIL_WAIT_S = 5.0
+_UPDATED = 3  # steps whose micro-batches all have called optimizer.step(), until it is looked for
 _SIZES = 1048573  # of data sets are compared modulo this, exactly
 _EPOCH_ENDS = object()  # from the loop's generator, in a loop over job.epochs
 COMMITS = object()  # from it, for a framework's loop: what that does until it asks again is part of the step
@@ -680,9 +681,12 @@ class Job:
             watch.start(self._full.group if self._full is not None else None)
             self.trying = trial = self._trying(work) and self._first_try is None
             self._last_number = None if trial or not self._share(work) else self._share(work)[-1]
+            self._updates = 0
             for number in self._share(work):
                 yield from self._micro_batch(work, number, source)
+                self._updates += self._settings.updated
                 if session.cancelled():
+                    self._updates_step = work.step
                     raise StepCancelled("the step was abandoned")
             taken_s = watch.read()
             self._arrivals.settle()
@@ -690,6 +694,9 @@ class Job:
                 sums.begin(group)
                 source.restart()
                 continue
+            if work.step != self._updates_step:  # not what is done again: a loop may count its steps
+                self._check_updates(work)
+            self._updates_step = work.step
             try:
                 norms = self._exchange(group, sums, work.step, not self._share(work))
                 break
@@ -701,6 +708,26 @@ class Job:
         self._tell_time(work, taken_s)
         state.staging.mark()
         session.held(work.step, norms if self._shards is None else self._shards.own(norms))
+
+    def _check_updates(self, work: Work) -> None:
+        """A loop that calls optimizer.step() in every micro-batch, and then in one it does not, has a condition around it. By share: a loop
+        that calls it in some of a step's micro-batches does so in every step."""
+        share = self._share(work)
+        if self._updates_of != (work.generation, share):
+            self._updates_of, self._steps_updated = (work.generation, share), 0
+        if self._updates == len(share):
+            self._steps_updated += 1
+            return
+        if self._steps_updated >= _UPDATED and not self._left and self._scale is None:
+            raise UsageError(f"optimizer.step() is called under a condition: it was for every micro-batch of the steps before, and in step {work.step} "
+                             "it was not. That leaves nothing out, for Tidemill steps by itself when a step is complete. Against gradients that are "
+                             "too large clip (clip_grad_norm_, attach(..., clip=MAX_NORM)); to leave a step out set the learning rate on "
+                             "param_groups to 0 by job.committed_step; and call optimizer.step() always, or never")
+        self._steps_updated = 0
+
+    _updates = _updates_step = 0  # micro-batches of the step in which the loop called optimizer.step(), and the last step looked at
+    _updates_of: Any = None  # the generation and share that have had so many steps with a call in each micro-batch, one after another:
+    _steps_updated = 0
 
     def _count_step(self, step: int, share: Sequence[int], source: Source, group: Group) -> None:
         """What all micro-batches of the step count for, before the first is computed. The same on every worker: it follows from the
