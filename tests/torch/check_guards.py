@@ -876,8 +876,32 @@ def test_own_gpu(build, folder):
             assert j.device == torch.device(expected), (local, gpus, j.device)
 
 
+def test_values_of_weights(build, folder):
+    """Elements from all over large parameters, in any layout, without a copy of the whole."""
+    from tidemill.torch import guards
+
+    large = [torch.zeros(300, 400), torch.zeros(50000), torch.zeros(64, 32, 5, 5).to(memory_format=torch.channels_last), torch.zeros(400, 300).t(),
+             torch.zeros(()), torch.zeros(0), torch.full((7,), math.nan)]
+    for tensor in large:
+        tensor.requires_grad_(True)
+        for most in (1 << 13, 100):
+            some = guards._some(tensor, most)
+            assert min(tensor.numel(), most // 4) <= some.numel() <= most and some.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
+            assert all(min(size, 2) <= now for size, now in zip(tensor.shape, some.shape)), (tensor.shape, some.shape)
+    values = guards._Values(large)
+    values.keep()
+    assert values.changed() is None
+    for index in (4, 3, 2, 1, 0):
+        large[index].data.add_(1.0)
+        assert values.changed() == index
+    for _ in range(guards._FIRST_STEPS):
+        values.keep()
+    large[4].data.add_(1.0)
+    assert values.changed() is None  # no longer looked at
+
+
 def test_watching_reads_no_tensor(build, folder):
-    """What is looked at per step is counters and settings: no GPU is waited for."""
+    """What is looked at per step is counters and settings: no GPU is waited for, but in the first steps, once."""
     model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(100)])
     j = job()
     j.attach(model, torch.optim.AdamW(model.parameters(), 0.1))

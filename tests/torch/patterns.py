@@ -776,6 +776,44 @@ def clamped_in_the_loop(job):
     loop(job, model, body)
 
 
+@pattern(("0.weight", "outside of the attached optimizer's step", "through .data", "job.on_commit"))
+def clamped_through_data(job):
+    """As a WGAN's critic is; here what is clamped comes only after some steps."""
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        if job.committed_step > 4:
+            for p in model.parameters():
+                p.data.clamp_(-0.1, 0.1)
+        job.backward(F.cross_entropy(model(x), y))
+
+    loop(job, model, body)
+
+
+@pattern(("2.bias", "outside of the attached optimizer's step", "through .data"))
+def nudged_through_data_in_after_step(job):
+    model = net()
+    job.after_step(lambda step, loss: model[2].bias.data.add_(1e-6) if step == 7 else None)
+    return simple(job, model, sgd(model))
+
+
+@pattern()
+def averages_swapped_in_after_step(job):
+    """For an evaluation, and back: the weights are what they were."""
+    model = net()
+
+    def evaluate(step, loss):
+        kept = [p.data.clone() for p in model.parameters()]
+        for p in model.parameters():
+            p.data.mul_(0.5)
+        for p, before in zip(model.parameters(), kept):
+            p.data.copy_(before)
+
+    job.after_step(evaluate)
+    return simple(job, model, sgd(model))
+
+
 @pattern()
 def clamped_on_commit(job):
     model = net()

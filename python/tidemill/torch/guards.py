@@ -2,9 +2,9 @@
 
 A worker that joins, and a step that is redone, know only the attached model, optimizer and schedule. So code that changes
 these from elsewhere, or keeps state beside them, is an error. The cost per step is a pass over the parameters' version
-counters and the optimizer's settings.
+counters and the optimizer's settings; in the first steps of a process some of the weights are compared, too.
 
-What cannot be detected: tensors and numbers that the script keeps in an unusual form, changes through `.data`, and schedule
+What cannot be detected: tensors and numbers that the script keeps in an unusual form, late changes through `.data`, and schedule
 functions that depend on something other than the step (doc/pytorch.md).
 """
 
@@ -27,6 +27,7 @@ from tidemill.errors import UsageError
 
 _FIRST_STEPS = 20  # of this process: the longest that we wait for an update that must be visible
 _COMPARED = 4 << 20  # elements that are compared, at most
+_SAMPLED, _SAMPLED_EACH = 1 << 18, 1 << 13  # elements of parameters that are compared in the first steps, about, and of each at most
 _LIST_MIN = 4  # tensors that a list must have to be taken for a copy of the model
 _LOOK_AT, _COMPARE_AT = 2, (3, 10)  # applied steps of this process: copies of the model are found, and looked at again
 _WRAPPERS = {
@@ -321,6 +322,52 @@ def _structure(model: nn.Module) -> List[_Places]:
     return [_Places(table, parts) for module in model.modules() for table, parts in ((module._parameters, False), (module._modules, True))]
 
 
+class _Values:
+    """Some elements of parameters as they were: what is written through `.data` changes no counter."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._tensors = tensors
+        self._left = _FIRST_STEPS
+        self._kept: List[Tuple[int, torch.Tensor]] = []
+
+    def keep(self) -> None:
+        """Until the next step, in the first steps of this process."""
+        trained = [index for index, tensor in enumerate(self._tensors) if tensor.requires_grad] if self._left > 0 else []
+        self._left -= 1
+        self._each = max(16, min(_SAMPLED_EACH, _SAMPLED // max(1, len(trained))))
+        self._kept = [(index, _some(self._tensors[index], self._each).clone()) for index in trained]
+
+    def forget(self) -> None:
+        """Nobody will ask."""
+        self._kept = []
+
+    def changed(self) -> Optional[int]:
+        """Which of them has other values now. A GPU is waited for once."""
+        kept = [(index, _some(self._tensors[index], self._each), before) for index, before in self._kept]
+        kept = [(index, now, before) for index, now, before in kept if now.device == before.device]
+        if not kept:
+            return None
+        alike = [_equal(now, before) for _, now, before in kept]
+        same = torch.stack([one.to(alike[0].device) for one in alike]).tolist()
+        return next((index for (index, _, _), one in zip(kept, same) if not one), None)
+
+
+def _some(tensor: torch.Tensor, most: int) -> torch.Tensor:
+    """Elements from all over a parameter, without a copy."""
+    some = tensor.detach()
+    while some.numel() > most:
+        axis = max(range(some.dim()), key=some.size)
+        some = some[(slice(None),) * axis + (slice(None, None, max(2, math.isqrt(some.numel() // most))),)]
+    return some
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """NaN is not unlike itself."""
+    if a.shape != b.shape:
+        return torch.tensor(False)
+    return ((a == b) | ((a != a) & (b != b))).all()
+
+
 class Watch:
     """Watches one model and its optimizer: between steps only a restore may change them."""
 
@@ -328,6 +375,7 @@ class Watch:
         self._state = state
         self._params: List[Any] = [p for unit in state.units for p in unit.params]
         self._tensors = [p.tensor for p in self._params]
+        self._values = _Values(self._tensors)
         self._buffers: List[Any] = [b for unit in state.units for b in unit.buffers]
         self._moved = False
         self._steps = 0
@@ -345,11 +393,17 @@ class Watch:
         """Settings that are no tensors are looked after by LoopSettings."""
         self._follows = True
 
+    def forget(self) -> None:
+        """Gives memory back: it is not asked again before the next `remember`."""
+        self._values.forget()
+
     def remember(self) -> None:
         """Accepts the current state: a step was committed, or state came from another worker."""
         self._versions = self._now()
         self._known = _settings(self._state.optimizer)
         self._moments = self._moments_now()
+        if self._state.shards is None:  # weights in shards come and go
+            self._values.keep()
 
     def _now(self) -> List[Any]:
         now: List[Any] = [t._version for t in self._tensors]
@@ -412,16 +466,21 @@ class Watch:
             raise UsageError(f"{strange.name} was not trained when it was attached (requires_grad), and has a gradient now, which is this worker's "
                              "own: which parameters are trained is settled in attach. To train a part later, give it a parameter group whose "
                              "schedule begins with a rate of 0")
+        if self._state.step < 0:  # a restore that came meanwhile is none of ours
+            return
         now = self._now()
-        if now != self._versions and self._state.step >= 0:  # a restore that came meanwhile is none of ours
-            index = next(i for i, (a, b) in enumerate(zip(now, self._versions)) if a != b)
+        index = next((i for i, (a, b) in enumerate(zip(now, self._versions)) if a != b), None)
+        if index is None and self._state.shards is None:
+            index = self._values.changed()
+        if index is not None:
             count = len(self._params)
             what = self._params[index].name if index < count else self._buffers[index - count].name
             raise UsageError(
                 f"{'the parameter' if index < count else 'the buffer'} {what} was changed outside of the attached optimizer's "
-                "step (by hand, by a callback, by load_state_dict after attach, or by a layer such as "
+                "step (by hand, also through .data, by a callback, by load_state_dict after attach, or by a layer such as "
                 "nn.Embedding(max_norm=...)): a worker that joins, or a step that is done again, would not have the change. "
-                "Load weights before attach, and leave them to the optimizer in the loop")
+                "Load weights before attach, and leave them to the optimizer in the loop; what is done to them once a step, such as "
+                "clamping, belongs in a function given to job.on_commit")
 
     def _check_settings(self) -> None:
         optimizer = self._state.optimizer
