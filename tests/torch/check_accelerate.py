@@ -100,7 +100,7 @@ def test_accelerate_tracks_once(build, folder):
     assert lines == ["opened", *range(1, 8), "opened", *range(8, 16)], lines
 
 
-def short_loop(dataset, each=lambda accelerator, model, number: None):
+def short_loop(dataset, each=lambda accelerator, model, number: None, sampler=None):
     """(accelerator, model, batches) after three epochs, of four steps where the data set has a length."""
     from torch.nn import functional as F
     from torch.utils.data import DataLoader
@@ -111,7 +111,7 @@ def short_loop(dataset, each=lambda accelerator, model, number: None):
     accelerator = Accelerator(cpu=True, steps=12, batch=8, gradient_accumulation_steps=4, seed=5, determinism="bitwise")
     model = patterns.net()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
-    model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(dataset, batch_size=2))
+    model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(dataset, batch_size=2, sampler=sampler))
     seen = []
     for _ in range(3):
         for inputs, targets in loader:
@@ -132,6 +132,21 @@ def test_accelerate_stream(build, folder):
 
     def once():
         accelerator, model, seen = short_loop(patterns.Lines())
+        assert accelerator.job.committed_step == 12 and seen[-1] == 11
+        return {k: v.clone() for k, v in model.state_dict().items()}
+
+    alone, killed = after(once), after(once, {"kills": {3, 8}, "given_up": {5: 2}})
+    assert all(torch.equal(alone[k], killed[k]) for k in alone)
+
+
+def test_accelerate_sampler(build, folder):
+    """An epoch has the items that the sampler gives: twelve steps in three epochs, through kills."""
+    need_accelerate()
+    import patterns
+    from torch.utils.data import SubsetRandomSampler
+
+    def once():
+        accelerator, model, seen = short_loop(patterns.Points(), sampler=SubsetRandomSampler(range(32)))
         assert accelerator.job.committed_step == 12 and seen[-1] == 11
         return {k: v.clone() for k, v in model.state_dict().items()}
 

@@ -3,6 +3,7 @@ import copy
 import math
 import os
 import sys
+import warnings
 import weakref
 
 import torch
@@ -200,8 +201,6 @@ def test_probing_in_parts(build, folder):
 
 def test_divided_losses(build, folder):
     """A loss that was divided by a number of micro-batches: a warning, and none for what only looks like it."""
-    import warnings
-
     def cross(model, x, y):
         return F.cross_entropy(model(x), y)
 
@@ -222,6 +221,89 @@ def test_divided_losses(build, folder):
         if found:
             assert f"divided by {by}," in str(found[0].message) and f"scale={by})" in str(found[0].message), found[0].message
             assert found[0].filename == __file__, found[0].filename
+
+
+def test_small_weights_of_losses(build, folder):
+    """A weight of the loss that grows by a counter, as slowly as annealing does."""
+    def annealed(part):
+        count = [0]
+
+        def body(j, model, optimizer, x, y):
+            count[0] += 1
+            out = model(x)
+            j.backward(F.cross_entropy(out, y) + count[0] * part * out.square().mean())
+
+        return body
+
+    threads = torch.get_num_threads()
+    try:
+        for number, part in ((1, 1e-6), (2, 1e-5)):
+            torch.set_num_threads(number)
+            refused(lambda: loop(annealed(part)), "was computed twice", "job.committed_step")
+            loop(good)
+            loop(lambda j, m, o, x, y: good(j, m, o, x.repeat(99, 1), y.repeat(99)), model=nn.Sequential(nn.Linear(6, 999), nn.GELU(), nn.Linear(999, 3)))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_summed_losses(build, folder):
+    """A loss that is a sum over samples: a warning, and none for what only looks like one."""
+    def each(model, x, y, reduction="none"):
+        return F.cross_entropy(model(x), y, reduction=reduction)
+
+    def kl(model, x):
+        return -0.5 * torch.sum(1 + model(x) - model(x).exp())
+
+    def of_examples(model, x, y):
+        """The VAE of pytorch/examples."""
+        return F.binary_cross_entropy(model(x).sigmoid(), torch.ones(2, 3), reduction="sum") + kl(model, x)
+
+    rows = [(lambda *w: each(*w, "sum"), True), (lambda *w: each(*w).sum(), True), (of_examples, True),
+            (lambda m, x, y: (m(x) - 1).pow(2).sum(), True), (lambda m, x, y: F.mse_loss(m(x), torch.ones(2, 3), reduction="sum"), True),
+            (lambda m, x, y: -F.log_softmax(m(x), 1).sum(), True), (lambda m, x, y: each(m, x, y, "sum") + 0.1 * kl(m, x), True),
+            (lambda *w: each(*w, "mean"), False), (lambda *w: each(*w).mean(), False), (lambda *w: each(*w).sum() / 2, False),
+            (lambda *w: each(*w).sum() / len(w[2]), False), (lambda *w: each(*w, "mean").sum(), False),
+            (lambda *w: torch.stack([each(*w, "mean"), each(*w, "mean")]).sum(), False), (lambda *w: 0.01 * each(*w, "sum"), False),
+            (lambda *w: (each(*w) * torch.tensor([0.3, 0.7])).sum(), False), (lambda m, x, y: each(m, x, y, "mean") + kl(m, x), False),
+            (lambda m, x, y: each(m, x, y, "mean") + 1e-4 * sum(p.pow(2).sum() for p in m.parameters()), False),
+            (lambda m, x, y: m(x).pow(2).sum(1).mean(), False)]
+    for number, (loss, told_of) in enumerate(rows):
+        for scale in (1.0, 4.0):
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                loop(lambda j, model, optimizer, x, y: j.backward(loss(model, x, y), scale=scale), steps=2,
+                     optimizer=lambda p: torch.optim.SGD(p, 1e-3))
+            found = [w for w in told if "the loss is a sum over samples" in str(w.message)]
+            assert len(found) == (told_of and scale == 1.0), (number, scale, [str(w.message) for w in told])
+            assert all("scale=job.micro_batches" in str(w.message) and w.filename == __file__ for w in found)
+
+
+def test_schedules_of_micro_batches(build, folder):
+    """A schedule that is as long as the job has micro-batches (epochs * len(loader)): a warning, and none for other lengths."""
+    from functools import partial
+
+    def decay(step, num_training_steps):
+        return 1.0 - step / num_training_steps
+
+    def warmed(o, length):
+        return lr_scheduler.SequentialLR(o, [lr_scheduler.LinearLR(o, 0.1, total_iters=4), lr_scheduler.CosineAnnealingLR(o, length - 4)], [4])
+
+    rows = [lr_scheduler.CosineAnnealingLR, lambda o, length: lr_scheduler.OneCycleLR(o, 0.1, total_steps=length), warmed,
+            lambda o, length: lr_scheduler.LinearLR(o, 1.0, 0.0, total_iters=length),
+            lambda o, length: lr_scheduler.LambdaLR(o, partial(decay, num_training_steps=length)),
+            lambda o, length: lr_scheduler.ChainedScheduler([lr_scheduler.CosineAnnealingLR(o, length)])]
+    for number, make in enumerate(rows):
+        for length, schedule, told_of in ((200, "step", True), (203, "step", True), (50, "step", False), (51, "step", False),
+                                          (100, "step", False), (200, "epoch", False)):
+            model = net()
+            optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+            j = job(steps=50)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                j.attach(model, optimizer, make(optimizer, length), schedule=schedule)
+            found = [w for w in told if "as long as the job has micro-batches (200 = 50 steps of 4)" in str(w.message)]
+            assert len(found) == told_of, (number, length, schedule, [str(w.message) for w in told])
+            assert all(w.filename == __file__ for w in found), found[0].filename
 
 
 def test_optimizer_that_does_nothing(build, folder):
@@ -449,6 +531,53 @@ def test_gradients_replaced(build, folder):
         assert all(torch.equal(a, b) for a, b in zip(got.parameters(), expected.parameters())), determinism
 
 
+def test_gradients_left_out(build, folder):
+    """None for some of the parameters (DINO's cancel_gradients_last_layer) leaves nothing out of the sum; for all it is zero_grad."""
+    def drop(which, late=False):
+        def body(j, model, optimizer, x, y):
+            model[0].zero_grad()  # before: it means nothing
+            j.backward(F.cross_entropy(model(x), y))
+            if late:
+                optimizer.step()
+            for p in which(model):
+                p.grad = None
+            optimizer.step()
+
+        return body
+
+    def head(model):
+        return model[2].parameters()
+
+    class Twin(nn.Module):
+        """A part of it has no gradient."""
+
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = net(), nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.used(x)
+
+    def twin(j, model, optimizer, x, y):
+        model.zero_grad()
+        j.backward(F.cross_entropy(model(x), y))
+        model.used.zero_grad()  # all that there is
+
+    for determinism in BOTH:
+        refused(lambda: loop(drop(head), determinism=determinism), "the gradient of 2.weight was set to None", "job.committed_step")
+        expected = loop(good, determinism=determinism)[1]
+        for which, late in ((lambda model: model.parameters(), False), (head, True)):
+            got = loop(drop(which, late), determinism=determinism)[1]
+            assert all(torch.equal(a, b) for a, b in zip(got.parameters(), expected.parameters())), determinism
+        loop(twin, model=Twin(), determinism=determinism)
+
+    def without_step(j, model, optimizer, x, y):
+        j.backward(F.cross_entropy(model(x), y))
+        model[2].weight.grad = None
+
+    refused(lambda: loop(without_step), "2.weight", "zero_grad of the whole model")
+
+
 def test_two_jobs_of_one_model(build, folder):
     """What the first job has put on the model does nothing in the second."""
     for determinism in BOTH:
@@ -551,6 +680,22 @@ def test_state_beside_the_model(build, folder):
 
     refused(lambda: loop(swa), "AveragedModel", "state={")
     averages[0].update_parameters(net())  # outside of a loop it is torch's
+
+    def attached(place):
+        ema = AveragedModel(net(), multi_avg_fn=get_ema_multi_avg_fn(0.9))
+
+        def body(j, model, optimizer, x, y):
+            if place == "loop":
+                ema.update_parameters(model)
+            elif not (j._callbacks or j._commit_callbacks):
+                getattr(j, place)(lambda step, loss: ema.update_parameters(model))
+            good(j, model, optimizer, x, y)
+
+        loop(body, state={"ema": ema})
+        return int(ema.n_averaged)
+
+    assert attached("loop") == attached("on_commit") == 6
+    refused(lambda: attached("after_step"), "update_parameters", "between two steps", "job.on_commit", "in the loop")
 
     def shadow(make, blend):
         kept = []
@@ -704,6 +849,23 @@ def test_who_is_main(build, folder):
     assert not one.is_main and one.rank == -1
 
 
+def test_cudnn_benchmark(build, folder):
+    """Which algorithm is fastest may differ from worker to worker: with bitwise it is not tried out, whenever the script asks for that."""
+    kept = torch.backends.cudnn.benchmark
+    try:
+        for determinism in BOTH:
+            torch.backends.cudnn.benchmark = True
+            j = job(determinism=determinism)
+            assert torch.backends.cudnn.benchmark == (determinism == "fast")
+            torch.backends.cudnn.benchmark = True
+            model = net()
+            j.attach(model, torch.optim.SGD(model.parameters(), 0.1))
+            assert torch.backends.cudnn.benchmark == (determinism == "fast")
+    finally:
+        torch.backends.cudnn.benchmark = kept
+        torch.use_deterministic_algorithms(False)
+
+
 def test_own_gpu(build, folder):
     """job.device: by the place of the worker on its instance, and never one that is not there."""
     from cluster import made_up_gpus
@@ -714,8 +876,32 @@ def test_own_gpu(build, folder):
             assert j.device == torch.device(expected), (local, gpus, j.device)
 
 
+def test_values_of_weights(build, folder):
+    """Elements from all over large parameters, in any layout, without a copy of the whole."""
+    from tidemill.torch import guards
+
+    large = [torch.zeros(300, 400), torch.zeros(50000), torch.zeros(64, 32, 5, 5).to(memory_format=torch.channels_last), torch.zeros(400, 300).t(),
+             torch.zeros(()), torch.zeros(0), torch.full((7,), math.nan)]
+    for tensor in large:
+        tensor.requires_grad_(True)
+        for most in (1 << 13, 100):
+            some = guards._some(tensor, most)
+            assert min(tensor.numel(), most // 4) <= some.numel() <= most and some.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
+            assert all(min(size, 2) <= now for size, now in zip(tensor.shape, some.shape)), (tensor.shape, some.shape)
+    values = guards._Values(large)
+    values.keep()
+    assert values.changed() is None
+    for index in (4, 3, 2, 1, 0):
+        large[index].data.add_(1.0)
+        assert values.changed() == index
+    for _ in range(guards._FIRST_STEPS):
+        values.keep()
+    large[4].data.add_(1.0)
+    assert values.changed() is None  # no longer looked at
+
+
 def test_watching_reads_no_tensor(build, folder):
-    """What is looked at per step is counters and settings: no GPU is waited for."""
+    """What is looked at per step is counters and settings: no GPU is waited for, but in the first steps, once."""
     model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(100)])
     j = job()
     j.attach(model, torch.optim.AdamW(model.parameters(), 0.1))

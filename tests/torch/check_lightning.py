@@ -38,6 +38,18 @@ def test_lightning(build, folder):
     assert {s: v for s, v in module.validated.items() if s in other.validated} == other.validated and 15 in other.validated
 
 
+def test_lightning_sampler(build, folder):
+    """An epoch has the items that the sampler gives."""
+    lightning = script()
+    from torch.utils.data import DataLoader, SubsetRandomSampler, WeightedRandomSampler
+
+    for sampler, steps in ((SubsetRandomSampler(range(16)), 2), (WeightedRandomSampler([1.0] * 40, 48), 6)):
+        loader = DataLoader(lightning.Points("mlp", 40), 2, sampler=sampler)
+        trainer, module, watch = lightning.train(folder / str(steps), loader=loader)
+        assert watch.steps == list(range(1, 3 * steps + 1)) and trainer.current_epoch == 3, (steps, watch.steps)
+        assert sorted(module.validated) == [steps, 2 * steps, 3 * steps], module.validated
+
+
 def test_lightning_as_it_is(build, folder):
     """But for the order of samples and rounding it is Lightning's own training: one batch, the whole data set, in order."""
     lightning = script()

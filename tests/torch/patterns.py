@@ -13,7 +13,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, WeightedRandomSampler, get_worker_info
+from torch.utils.data import (DataLoader, Dataset, DistributedSampler, IterableDataset, Subset, SubsetRandomSampler, WeightedRandomSampler,
+                              get_worker_info)
 
 import tidemill.torch
 
@@ -230,6 +231,46 @@ def schedule_of_epochs_in_the_loop(job):
             job.backward(F.cross_entropy(model(x), y))
             if n == len(data) // MICRO - 1:
                 schedule.step()
+
+
+def schedule_in(job, name, every):
+    model = net()
+    optimizer = sgd(model)
+    schedule = lr_scheduler.StepLR(optimizer, 3, 0.7)
+    getattr(job, name)(lambda step, loss: schedule.step() if step % every == 0 else None)
+    return simple(job, model, optimizer, schedule)
+
+
+@pattern(("StepLR.step()", "job.on_commit once in 3 steps", "state={\"schedule\": scheduler}"))
+def schedule_now_and_then_on_commit(job):
+    return schedule_in(job, "on_commit", 3)
+
+
+@pattern(("StepLR.step()", "job.after_step once in 3 steps", "lengths in steps"))
+def schedule_now_and_then_in_after_step(job):
+    return schedule_in(job, "after_step", 3)
+
+
+@pattern()
+def schedule_on_commit(job):
+    return schedule_in(job, "on_commit", 1)
+
+
+@pattern()
+def schedule_in_after_step(job):
+    return schedule_in(job, "after_step", 1)
+
+
+@pattern()
+def schedule_now_and_then_as_state(job):
+    """As the refusal says."""
+    model = net()
+    optimizer = sgd(model)
+    schedule = lr_scheduler.StepLR(optimizer, 1, 0.7)
+    job.on_commit(lambda step, loss: schedule.step() if step % 3 == 0 else None)
+    end = simple(job, model, optimizer, state={"schedule": schedule})
+    assert abs(float(end["lr"]) - 0.1 * 0.7**(STEPS // 3)) < 1e-9
+    return end
 
 
 @pattern()
@@ -735,6 +776,44 @@ def clamped_in_the_loop(job):
     loop(job, model, body)
 
 
+@pattern(("0.weight", "outside of the attached optimizer's step", "through .data", "job.on_commit"))
+def clamped_through_data(job):
+    """As a WGAN's critic is; here what is clamped comes only after some steps."""
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        if job.committed_step > 4:
+            for p in model.parameters():
+                p.data.clamp_(-0.1, 0.1)
+        job.backward(F.cross_entropy(model(x), y))
+
+    loop(job, model, body)
+
+
+@pattern(("2.bias", "outside of the attached optimizer's step", "through .data"))
+def nudged_through_data_in_after_step(job):
+    model = net()
+    job.after_step(lambda step, loss: model[2].bias.data.add_(1e-6) if step == 7 else None)
+    return simple(job, model, sgd(model))
+
+
+@pattern()
+def averages_swapped_in_after_step(job):
+    """For an evaluation, and back: the weights are what they were."""
+    model = net()
+
+    def evaluate(step, loss):
+        kept = [p.data.clone() for p in model.parameters()]
+        for p in model.parameters():
+            p.data.mul_(0.5)
+        for p, before in zip(model.parameters(), kept):
+            p.data.copy_(before)
+
+    job.after_step(evaluate)
+    return simple(job, model, sgd(model))
+
+
 @pattern()
 def clamped_on_commit(job):
     model = net()
@@ -1168,6 +1247,39 @@ def loop_over_epochs(job):
     return state(model)
 
 
+def epochs_of(job, data, items, **words):
+    """Epochs of so many items, whatever the data set has, and their numbers."""
+    model = net()
+    optimizer = sgd(model)
+    job.attach(model, optimizer, lr_scheduler.StepLR(optimizer, 1, 0.7), schedule="epoch")
+    for epoch in job.epochs(data):
+        assert epoch == job.committed_step * BATCH // items, (epoch, job.committed_step)
+        for x, y in job.batches(data, **words):
+            job.backward(F.cross_entropy(model(x), y))
+    assert job.done() and abs(optimizer.param_groups[0]["lr"] - 0.1 * 0.7**(STEPS * BATCH // items)) < 1e-9
+    return state(model)
+
+
+@pattern()
+def epochs_of_a_sampler_of_a_part(job):
+    return epochs_of(job, DataLoader(Points(), batch_size=2, sampler=SubsetRandomSampler(range(16))), 16)
+
+
+@pattern()
+def epochs_of_a_subset(job):
+    return epochs_of(job, Subset(Points(), range(24)), 24)
+
+
+@pattern()
+def epochs_of_a_sampler_that_draws_more(job):
+    return epochs_of(job, DataLoader(Points(count=8), batch_size=2, sampler=WeightedRandomSampler([1.0] * 8, 24)), 24)
+
+
+@pattern(("40 items an epoch", "job.batches with 16", "same DataLoader"))
+def epochs_without_the_sampler(job):
+    return epochs_of(job, Points(), 40, sampler=SubsetRandomSampler(range(16)))
+
+
 @pattern(("StepLR.step()", "schedule=\"epoch\"", "job.epochs"))
 def schedule_stepped_between_epochs(job):
     model, data = net(), Points()
@@ -1552,6 +1664,56 @@ def target_network_copied_by_counter(job):
             target.load_state_dict(model.state_dict())
 
     loop(job, model, body)
+
+
+def stepped(job, when, end=lambda: False):
+    model = net()
+    optimizer = sgd(model)
+    job.attach(model, optimizer)
+    for n, (x, y) in enumerate(job.batches(Points())):
+        job.backward(F.cross_entropy(model(x), y))
+        if end():
+            break
+        if when(n, model):
+            optimizer.step()
+            optimizer.zero_grad()
+    assert job.done() and job.committed_step == STEPS
+    return state(model)
+
+
+CONDITION = ("optimizer.step()", "under a condition", "in step 5", "clip=MAX_NORM")
+
+
+@pattern(CONDITION)
+def step_but_for_large_gradients(job):
+    """Skipped where a norm is too large."""
+    norms = iter([1.0] * 20 + [99.0] * 4 + [1.0] * 99)  # the first step comes twice
+    return stepped(job, lambda n, model: next(norms) < 10.0)
+
+
+@pattern(CONDITION)
+def step_but_for_a_micro_batch(job):
+    return stepped(job, lambda n, model: job.step().number != 5 or job.step().micro_batch != 2)
+
+
+@pattern()
+def step_in_every_micro_batch(job):
+    return stepped(job, lambda n, model: True)
+
+
+@pattern()
+def step_where_the_script_accumulates(job):
+    return stepped(job, lambda n, model: (n + 1) % 4 == 0)
+
+
+@pattern()
+def step_in_the_last_micro_batch(job):
+    return stepped(job, lambda n, model: job.step().micro_batch == BATCH // MICRO - 1)
+
+
+@pattern()
+def break_before_the_last_step(job):
+    return stepped(job, lambda n, model: True, lambda: job.step().number == STEPS and job.step().micro_batch == BATCH // MICRO - 1)
 
 
 @pattern(("a norm to clip at", "another micro-batch"))

@@ -56,7 +56,7 @@ class Watch(Callback):
         self.gate.wait(trainer.global_step, lambda: False)
 
 
-def train(folder, gate=None, strategy=None, net=Net, **words):
+def train(folder, gate=None, strategy=None, net=Net, loader=None, **words):
     """(trainer, module, watch) after the training."""
     warnings.simplefilter("ignore")
     lightning.seed_everything(3)
@@ -65,7 +65,7 @@ def train(folder, gate=None, strategy=None, net=Net, **words):
         strategy=strategy or TidemillStrategy("cpu", determinism="bitwise"), accelerator="cpu", devices=1, max_epochs=EPOCHS,
         accumulate_grad_batches=4, gradient_clip_val=0.5, default_root_dir=folder, enable_progress_bar=False, logger=False,
         enable_model_summary=False, callbacks=[watch, ModelCheckpoint(f"{folder}/kept", save_top_k=-1)]), **words})
-    trainer.fit(module, DataLoader(Points("mlp", ITEMS), 2, shuffle=True), DataLoader(Points("mlp", 8), 4))
+    trainer.fit(module, loader or DataLoader(Points("mlp", ITEMS), 2, shuffle=True), DataLoader(Points("mlp", 8), 4))
     return trainer, module, watch
 
 

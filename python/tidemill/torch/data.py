@@ -111,6 +111,14 @@ def _open_batches(job: Any, loader: DataLoader, collate: Any, sampler: Any) -> "
     return StreamOfBatches(loader, job)
 
 
+def items_of(dataset: Any) -> int:
+    """Of an epoch: what a DataLoader's sampler gives, which may be less or more than its data set has."""
+    given = dataset.sampler if isinstance(dataset, DataLoader) else dataset
+    if not hasattr(given, "__len__"):
+        raise UsageError(f"a {type(given).__name__} has no length: an epoch must have one")
+    return len(given)
+
+
 def same_data(first: Sequence[Any], second: Sequence[Any]) -> bool:
     """Do two calls of `Job.batches` give the same items in the same order? A DataLoader may be made anew for every epoch."""
     one, other = first[0], second[0]
@@ -546,4 +554,4 @@ class StreamOfBatches:
         self._iterator = None
 
 
-__all__ = ["MicroBatches", "Position", "Source", "Stream", "StreamOfBatches", "open_source", "same_data", "stream_in"]
+__all__ = ["MicroBatches", "Position", "Source", "Stream", "StreamOfBatches", "items_of", "open_source", "same_data", "stream_in"]

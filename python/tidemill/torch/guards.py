@@ -2,19 +2,21 @@
 
 A worker that joins, and a step that is redone, know only the attached model, optimizer and schedule. So code that changes
 these from elsewhere, or keeps state beside them, is an error. The cost per step is a pass over the parameters' version
-counters and the optimizer's settings.
+counters and the optimizer's settings; in the first steps of a process some of the weights are compared, too.
 
-What cannot be detected: tensors and numbers that the script keeps in an unusual form, changes through `.data`, and schedule
+What cannot be detected: tensors and numbers that the script keeps in an unusual form, late changes through `.data`, and schedule
 functions that depend on something other than the step (doc/pytorch.md).
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import linecache
 import math
 import sys
 import types
+import warnings
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -25,6 +27,7 @@ from tidemill.errors import UsageError
 
 _FIRST_STEPS = 20  # of this process: the longest that we wait for an update that must be visible
 _COMPARED = 4 << 20  # elements that are compared, at most
+_SAMPLED, _SAMPLED_EACH = 1 << 18, 1 << 13  # elements of parameters that are compared in the first steps, about, and of each at most
 _LIST_MIN = 4  # tensors that a list must have to be taken for a copy of the model
 _LOOK_AT, _COMPARE_AT = 2, (3, 10)  # applied steps of this process: copies of the model are found, and looked at again
 _WRAPPERS = {
@@ -153,6 +156,34 @@ def divided_by(loss: torch.Tensor, micro_batches: int) -> Optional[float]:
     return by if means and not weighed and by == int(by) and by > 2 else None
 
 
+_WEIGHED = ("MulBackward0", "DivBackward0", "StackBackward0", "CatBackward0", "MeanBackward0", "MeanBackward1")  # sums of these may be means
+
+
+def _is_sum(term: Any) -> bool:
+    """Of a loss by sample or by element, and not of a few numbers."""
+    kind = type(term).__name__
+    if kind in ("SumBackward0", "SumBackward1"):
+        sizes, below = getattr(term, "_saved_self_sym_sizes", ()), term.next_functions[0][0]
+        return math.prod(map(int, sizes)) > 1 and type(below).__name__ not in _WEIGHED
+    return kind in _MEANS and getattr(term, "_saved_reduction", 1) == 2
+
+
+def is_summed(loss: torch.Tensor) -> bool:
+    """Is the loss, but for weights of its other terms, a sum over samples?"""
+    whole = False  # a term has no weight
+    for term in _terms(loss.grad_fn):
+        weighed = False
+        for _ in range(_TERMS):
+            if type(term).__name__ == "NegBackward0":
+                term = term.next_functions[0][0]
+            elif type(term).__name__ == "MulBackward0" and _divided(term) is not None:
+                term, weighed = term.next_functions[0][0], True
+        if not _is_sum(term):
+            return False
+        whole = whole or not weighed
+    return whole
+
+
 def check_optimizer(optimizer: Any) -> None:
     """Refuses wrappers: the optimizer's own step must change its own parameter groups."""
     kind = type(optimizer)
@@ -206,6 +237,33 @@ def check_scheduler(scheduler: Any, optimizer: Any) -> None:
             if isinstance(rate, types.FunctionType) and rate(1) != rate(1):
                 raise UsageError(f"the function of the scheduler ({type(part).__name__}) gives another rate when it is asked again for the same step: "
                                  "it keeps a count, which a worker that joins would not have. Compute it from the step that it is given")
+
+
+def _lengths(scheduler: Any, begin: int = 0) -> Iterator[Tuple[str, str, int]]:
+    """(schedule, what says so, the step at which it ends) of a schedule and its parts."""
+    name = type(scheduler).__name__
+    for key in ("T_max", "total_steps", "total_iters"):
+        length = getattr(scheduler, key, None)
+        if isinstance(length, int):
+            yield name, f"{key}={length}", begin + length
+    for rate in getattr(scheduler, "lr_lambdas", None) or ():  # get_cosine_schedule_with_warmup and others of Transformers
+        length = getattr(rate, "keywords", {}).get("num_training_steps") if isinstance(rate, functools.partial) else None
+        if isinstance(length, int):
+            yield name, f"num_training_steps={length}", begin + length
+    begins = [0, *(getattr(scheduler, "_milestones", None) or ())]
+    for number, part in enumerate(getattr(scheduler, "_schedulers", None) or ()):
+        yield from _lengths(part, begin + (begins[number] if number < len(begins) else 0))
+
+
+def warn_of_length(scheduler: Any, steps: int, micro_batches: int) -> None:
+    """A schedule with as many steps as the job has micro-batches (epochs * len(loader)) would not come to its end."""
+    whole = steps * micro_batches
+    for name, what, end in _lengths(scheduler) if micro_batches > 1 and scheduler is not None else ():
+        if abs(end - whole) <= max(micro_batches, whole // 50) and end > 1.5 * steps:
+            warnings.warn(f"{name}({what}) is as long as the job has micro-batches ({whole} = {steps} steps of {micro_batches}): the attached schedule "
+                          "steps once per step of the optimizer, so the job would end long before the schedule does. len(loader) counts "
+                          "micro-batches: give the schedule the job's steps (job.steps)", stacklevel=3)
+            return
 
 
 def wrapped_in(thing: Any, kind: type) -> Any:
@@ -264,6 +322,52 @@ def _structure(model: nn.Module) -> List[_Places]:
     return [_Places(table, parts) for module in model.modules() for table, parts in ((module._parameters, False), (module._modules, True))]
 
 
+class _Values:
+    """Some elements of parameters as they were: what is written through `.data` changes no counter."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._tensors = tensors
+        self._left = _FIRST_STEPS
+        self._kept: List[Tuple[int, torch.Tensor]] = []
+
+    def keep(self) -> None:
+        """Until the next step, in the first steps of this process."""
+        trained = [index for index, tensor in enumerate(self._tensors) if tensor.requires_grad] if self._left > 0 else []
+        self._left -= 1
+        self._each = max(16, min(_SAMPLED_EACH, _SAMPLED // max(1, len(trained))))
+        self._kept = [(index, _some(self._tensors[index], self._each).clone()) for index in trained]
+
+    def forget(self) -> None:
+        """Nobody will ask."""
+        self._kept = []
+
+    def changed(self) -> Optional[int]:
+        """Which of them has other values now. A GPU is waited for once."""
+        kept = [(index, _some(self._tensors[index], self._each), before) for index, before in self._kept]
+        kept = [(index, now, before) for index, now, before in kept if now.device == before.device]
+        if not kept:
+            return None
+        alike = [_equal(now, before) for _, now, before in kept]
+        same = torch.stack([one.to(alike[0].device) for one in alike]).tolist()
+        return next((index for (index, _, _), one in zip(kept, same) if not one), None)
+
+
+def _some(tensor: torch.Tensor, most: int) -> torch.Tensor:
+    """Elements from all over a parameter, without a copy."""
+    some = tensor.detach()
+    while some.numel() > most:
+        axis = max(range(some.dim()), key=some.size)
+        some = some[(slice(None),) * axis + (slice(None, None, max(2, math.isqrt(some.numel() // most))),)]
+    return some
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """NaN is not unlike itself."""
+    if a.shape != b.shape:
+        return torch.tensor(False)
+    return ((a == b) | ((a != a) & (b != b))).all()
+
+
 class Watch:
     """Watches one model and its optimizer: between steps only a restore may change them."""
 
@@ -271,6 +375,7 @@ class Watch:
         self._state = state
         self._params: List[Any] = [p for unit in state.units for p in unit.params]
         self._tensors = [p.tensor for p in self._params]
+        self._values = _Values(self._tensors)
         self._buffers: List[Any] = [b for unit in state.units for b in unit.buffers]
         self._moved = False
         self._steps = 0
@@ -288,11 +393,17 @@ class Watch:
         """Settings that are no tensors are looked after by LoopSettings."""
         self._follows = True
 
+    def forget(self) -> None:
+        """Gives memory back: it is not asked again before the next `remember`."""
+        self._values.forget()
+
     def remember(self) -> None:
         """Accepts the current state: a step was committed, or state came from another worker."""
         self._versions = self._now()
         self._known = _settings(self._state.optimizer)
         self._moments = self._moments_now()
+        if self._state.shards is None:  # weights in shards come and go
+            self._values.keep()
 
     def _now(self) -> List[Any]:
         now: List[Any] = [t._version for t in self._tensors]
@@ -355,16 +466,21 @@ class Watch:
             raise UsageError(f"{strange.name} was not trained when it was attached (requires_grad), and has a gradient now, which is this worker's "
                              "own: which parameters are trained is settled in attach. To train a part later, give it a parameter group whose "
                              "schedule begins with a rate of 0")
+        if self._state.step < 0:  # a restore that came meanwhile is none of ours
+            return
         now = self._now()
-        if now != self._versions and self._state.step >= 0:  # a restore that came meanwhile is none of ours
-            index = next(i for i, (a, b) in enumerate(zip(now, self._versions)) if a != b)
+        index = next((i for i, (a, b) in enumerate(zip(now, self._versions)) if a != b), None)
+        if index is None and self._state.shards is None:
+            index = self._values.changed()
+        if index is not None:
             count = len(self._params)
             what = self._params[index].name if index < count else self._buffers[index - count].name
             raise UsageError(
                 f"{'the parameter' if index < count else 'the buffer'} {what} was changed outside of the attached optimizer's "
-                "step (by hand, by a callback, by load_state_dict after attach, or by a layer such as "
+                "step (by hand, also through .data, by a callback, by load_state_dict after attach, or by a layer such as "
                 "nn.Embedding(max_norm=...)): a worker that joins, or a step that is done again, would not have the change. "
-                "Load weights before attach, and leave them to the optimizer in the loop")
+                "Load weights before attach, and leave them to the optimizer in the loop; what is done to them once a step, such as "
+                "clamping, belongs in a function given to job.on_commit")
 
     def _check_settings(self) -> None:
         optimizer = self._state.optimizer
@@ -658,6 +774,9 @@ def _follow_averages(kind: Any) -> None:
         if extras is None or not extras.holds(self):
             raise UsageError("torch.optim.swa_utils.AveragedModel is updated in the job's loop and was not attached: say "
                              "attach(..., state={\"ema\": ema}), and it becomes part of the job's state")
+        if job._step is None:  # the next micro-batch begins with nothing asked for
+            raise UsageError("AveragedModel.update_parameters is called between two steps (job.after_step, a metric), where it would be part of "
+                             "neither: call it in the loop, which updates the average once a step, or in a function given to job.on_commit")
         job._settings.updates[extras.name_of(self)] = lambda: before(self, model)
 
     kind.update_parameters = update_parameters
@@ -754,5 +873,5 @@ def _line_of_script() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}: `{text}`" if text else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-__all__ = ["Copies", "Watch", "check_again", "check_begun", "check_gradients_again", "check_model", "check_optimizer", "check_scheduler", "divided_by", "enter", "leave", "own",
-           "plain_optimizer", "plain_scheduler"]
+__all__ = ["Copies", "Watch", "check_again", "check_begun", "check_gradients_again", "check_model", "check_optimizer", "check_scheduler", "divided_by", "enter", "is_summed", "leave", "own",
+           "plain_optimizer", "plain_scheduler", "warn_of_length"]

@@ -37,7 +37,7 @@ from tidemill.session import APPLY, STEP, Alone, Peer, Session, Work, stay_with_
 from tidemill.torch import checkpoint, fixed_point, guards, plan, shards
 from tidemill.torch.arrivals import Arrivals
 from tidemill.torch.buffers import RunningStatistics
-from tidemill.torch.data import Position, Source, open_source, same_data, stream_in
+from tidemill.torch.data import Position, Source, items_of, open_source, same_data, stream_in
 from tidemill.torch.extras import Extras
 from tidemill.torch.follow import Follow
 from tidemill.torch.full import FullShards
@@ -56,6 +56,7 @@ Sums = Union[FixedSums, FloatSums, ShardedSums]
 _COMPUTE, _COMMIT = 2, 6  # purposes of random numbers
 _LAYERS_ALONE = 8
 _FAIL_WAIT_S = 5.0
+_UPDATED = 3  # steps whose micro-batches all have called optimizer.step(), until it is looked for
 _SIZES = 1048573  # of data sets are compared modulo this, exactly
 _EPOCH_ENDS = object()  # from the loop's generator, in a loop over job.epochs
 COMMITS = object()  # from it, for a framework's loop: what that does until it asks again is part of the step
@@ -195,6 +196,7 @@ class Job:
         self._callbacks: List[Any] = []  # (function, every so many steps with all weights)
         self._commit_callbacks: List[Callable[[int, float], None]] = []
         self._main_callbacks: List[Callable[[], None]] = []
+        self._calls = {}
         self._logs: List[Any] = []
         self._metrics: Dict[str, Callable[[], float]] = {}
         self._positions: List[Position] = []
@@ -219,12 +221,17 @@ class Job:
             torch.use_deterministic_algorithms(True)
             # Only code that reads what it has not written could tell; filling costs a kernel for each new tensor.
             torch.utils.deterministic.fill_uninitialized_memory = False
+        self._try_no_algorithms()
         if host is not None:
             stay_with_agent()
             self._watch_exits()
         self._set_variables()
         torch.manual_seed(seed)  # on every device, also those that are not used yet
         seed_all(seed)
+
+    def _try_no_algorithms(self) -> None:
+        if self.bitwise:
+            torch.backends.cudnn.benchmark = False  # what is fastest here, and now, may be another algorithm on another worker
 
     # ---- attaching ----
 
@@ -250,6 +257,7 @@ class Job:
             raise UsageError("attach is called twice: a job has one model and one optimizer")
         if schedule not in ("step", "epoch"):
             raise UsageError(f"attach(schedule={schedule!r}): it is \"step\" or \"epoch\"")
+        self._try_no_algorithms()  # again: scripts, and Trainers, may have asked for it after init
         optimizer, scheduler = guards.plain_optimizer(optimizer), guards.plain_scheduler(scheduler)
         if start is None and not self._continues:
             guards.check_begun(optimizer)
@@ -268,6 +276,8 @@ class Job:
             raise UsageError(_NO_COMMIT)
         self._attach(ModelState(model, optimizer, scheduler, first_scale, extras), clip, start, shard)
         self._clip_value, self._schedule = clip_value, schedule
+        if schedule == "step":
+            guards.warn_of_length(scheduler, self.steps, self.micro_batches)
 
     def _with_positions(self, state: Mapping[str, Any]) -> Dict[str, Any]:
         """Streams are kept as their positions. A DataLoader of numbered items needs none: the step says where it is."""
@@ -319,6 +329,8 @@ class Job:
                 raise UsageError("optimizer.step(closure) in the job's loop: compute the loss in the loop, and call "
                                  "job.backward(loss)")
             self._settings.at_update()
+            if self._step is not None:
+                self._step.at_update()
 
         wait._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # schedulers look for it, and warn
         self._optimizer_step = optimizer.step
@@ -339,6 +351,12 @@ class Job:
             raise UsageError(f"{name}.step() is called outside of the loop over job.batches, as by a schedule of epochs; the attached "
                              "schedule has stepped with every step. Say attach(..., schedule=\"epoch\") and `for epoch in "
                              "job.epochs(dataset)`, and the call may stay; or give its lengths in steps, and leave the call out")
+        if self._schedule == "step" and self._in_callback and not self._steps_elsewhere and self._scale is None:
+            passed, self._calls[self._in_callback] = self._calls.get(self._in_callback, 0), 0
+            if passed > 1:
+                raise UsageError(f"{name}.step() is called in job.{self._in_callback} once in {passed} steps, and the attached schedule has stepped with "
+                                 "every one of them: leave the call out, and give the schedule its lengths in steps; or leave the schedule out of "
+                                 "attach(model, optimizer), attach it as state={\"schedule\": scheduler}, and step it in job.on_commit when you will")
         if self._schedule == "step" and not (self._in_callback or self._steps_elsewhere) and self._scale is None:
             passed, self._handed = self._handed, 0
             if passed > 2 * self.micro_batches:
@@ -347,6 +365,7 @@ class Job:
                                  "schedule=\"epoch\"); a wait at the beginning belongs in the schedule (SequentialLR, LambdaLR); or leave the "
                                  "call out")
 
+    _calls: Dict[str, int]  # of functions given to on_commit and after_step, since one of them called scheduler.step()
     _handed = 0  # micro-batches since the loop's last scheduler.step()
     _handed_last = (-1, -1)  # the last of them: its step and number
 
@@ -400,6 +419,9 @@ class Job:
         if self._loop is None:
             self._given, self._count = given, count
             source = open_source(self, dataset, collate, workers, sampler, shuffle)
+            if self._epoch is not None and source.count != self._items:
+                raise UsageError(f"job.epochs is given data with {self._items} items an epoch, and job.batches with {source.count} (a sampler that "
+                                 "gives more or less than there is): give both the same DataLoader, with the sampler in it")
             self._items = self._items_here = source.count
             if self._schedule == "epoch" and self._items is None:
                 raise UsageError("attach(schedule=\"epoch\"): a stream has no length, so its epochs have no last step: use a "
@@ -493,8 +515,7 @@ class Job:
                              "end. Write one loop, `for batch in job.batches(dataset)`, until the job's steps are done, and compute what "
                              "changes from job.committed_step")
         self._join_now()
-        count = len(getattr(dataset, "dataset", dataset))
-        self._items = count
+        self._items = count = items_of(dataset)
         work = self._peek()
         while not self._over and work is not None:
             self._epoch = (max(work.step, self.committed_step + 1) - 1) * self.batch // count
@@ -660,9 +681,12 @@ class Job:
             watch.start(self._full.group if self._full is not None else None)
             self.trying = trial = self._trying(work) and self._first_try is None
             self._last_number = None if trial or not self._share(work) else self._share(work)[-1]
+            self._updates = 0
             for number in self._share(work):
                 yield from self._micro_batch(work, number, source)
+                self._updates += self._settings.updated
                 if session.cancelled():
+                    self._updates_step = work.step
                     raise StepCancelled("the step was abandoned")
             taken_s = watch.read()
             self._arrivals.settle()
@@ -670,6 +694,9 @@ class Job:
                 sums.begin(group)
                 source.restart()
                 continue
+            if work.step != self._updates_step:  # not what is done again: a loop may count its steps
+                self._check_updates(work)
+            self._updates_step = work.step
             try:
                 norms = self._exchange(group, sums, work.step, not self._share(work))
                 break
@@ -681,6 +708,26 @@ class Job:
         self._tell_time(work, taken_s)
         state.staging.mark()
         session.held(work.step, norms if self._shards is None else self._shards.own(norms))
+
+    def _check_updates(self, work: Work) -> None:
+        """A loop that calls optimizer.step() in every micro-batch, and then in one it does not, has a condition around it. By share: a loop
+        that calls it in some of a step's micro-batches does so in every step."""
+        share = self._share(work)
+        if self._updates_of != (work.generation, share):
+            self._updates_of, self._steps_updated = (work.generation, share), 0
+        if self._updates == len(share):
+            self._steps_updated += 1
+            return
+        if self._steps_updated >= _UPDATED and not self._left and self._scale is None:
+            raise UsageError(f"optimizer.step() is called under a condition: it was for every micro-batch of the steps before, and in step {work.step} "
+                             "it was not. That leaves nothing out, for Tidemill steps by itself when a step is complete. Against gradients that are "
+                             "too large clip (clip_grad_norm_, attach(..., clip=MAX_NORM)); to leave a step out set the learning rate on "
+                             "param_groups to 0 by job.committed_step; and call optimizer.step() always, or never")
+        self._steps_updated = 0
+
+    _updates = _updates_step = 0  # micro-batches of the step in which the loop called optimizer.step(), and the last step looked at
+    _updates_of: Any = None  # the generation and share that have had so many steps with a call in each micro-batch, one after another:
+    _steps_updated = 0
 
     def _count_step(self, step: int, share: Sequence[int], source: Source, group: Group) -> None:
         """What all micro-batches of the step count for, before the first is computed. The same on every worker: it follows from the
@@ -713,9 +760,18 @@ class Job:
         assert self._state is not None
         self._state.watch.check()  # what it finds says more
         self._state.extras.check()
-        guards.check_again(self._first_try, self._losses, list(self._share(work)), 0.0 if self.bitwise else 1e-4)
+        guards.check_again(self._first_try, self._losses, list(self._share(work)), self._loss_tolerance())
         guards.check_gradients_again(self._first_gradients, self._gradients(), 0.0 if self.bitwise else 1e-2)
         return False
+
+    def _loss_tolerance(self) -> float:
+        """How far the same loss may be off, relatively, when it is computed again: threads and GPUs may add in another order."""
+        assert self._state is not None
+        if self.bitwise:
+            return 0.0
+        if self._state.device.type != "cpu":
+            return 1e-4
+        return 1e-7 if torch.get_num_threads() == 1 else 1e-6
 
     _first_gradients: Dict[str, float] = {}
 
@@ -925,7 +981,8 @@ class Job:
 
     def _change_extras(self, step: int) -> Iterator[Any]:
         """What the script does once a step, as part of it: on every worker, so with the same random numbers."""
-        self._committing = self._in_callback = True
+        self._committing = True
+        self._enter_callback("on_commit")
         if self._pauses or self._commit_callbacks:
             self._key = samples.key_of(self.seed, step, 0, _COMMIT)
             self._seed_again()
@@ -941,7 +998,7 @@ class Job:
             if self._stop.wanted:
                 self._stop.at = step
         finally:
-            self._committing = self._in_callback = False
+            self._committing, self._in_callback = False, ""
 
     def _mean_loss(self) -> float:
         return float(self._losses.sum()) / self.micro_batches
@@ -970,13 +1027,16 @@ class Job:
 
     def _tell_step(self) -> None:
         """after_step and logs, of the committed step, once all of its weights are here."""
-        self._in_callback = True
         try:
             self._tell_callbacks()
         finally:
-            self._in_callback = False
+            self._in_callback = ""
 
-    _in_callback = False
+    _in_callback = ""  # the name of what is called
+
+    def _enter_callback(self, name: str) -> None:
+        self._in_callback = name
+        self._calls[name] = self._calls.get(name, 0) + 1
 
     def _tell_callbacks(self) -> None:
         told = self._untold
@@ -984,6 +1044,7 @@ class Job:
             told = self._untold = None
         if told is not None and not self._told:
             self._told = True
+            self._enter_callback("after_step")
             self._log(*told)
             for callback in [callback for callback, whole in self._callbacks if not whole]:
                 callback(*told)
@@ -1326,6 +1387,7 @@ class Step:
         self.number, self.micro_batch = number, micro_batch
         self._job, self._last, self._final = job, last, final
         self._called = False
+        self._given: List[Any] = []  # parameters that have a gradient of `backward`
         self.state = "new"
 
     def begin(self) -> None:
@@ -1387,6 +1449,7 @@ class Step:
             loss = loss * scale
         elif job.micro_batches > 1 and not job._warned:
             self._warn_of_division(guards.divided_by(loss, job.micro_batches))
+            self._warn_of_sum(loss)
         job._arrivals.put(job._losses, self.micro_batch, loss)
         job._modes[self.micro_batch] = job._mode()
         if self._given_up:
@@ -1398,6 +1461,22 @@ class Step:
         finally:
             job._in_backward = False
         self._sums.settle()
+        if job._full is None:
+            self._given = [p for p in job._trained if p.tensor.grad is not None]
+
+    def at_update(self) -> None:
+        """The loop calls optimizer.step(): what becomes of gradients later means nothing."""
+        self._check_dropped()
+        self._given = []
+
+    def _check_dropped(self) -> None:
+        """All gradients may be None (zero_grad of the model), which is not meant for this step. Some are meant to be left out of it."""
+        dropped = [p for p in self._given if p.tensor.grad is None]
+        if not dropped or len(dropped) == len(self._given):
+            return
+        raise UsageError(f"the gradient of {dropped[0].name} was set to None after job.backward(loss), and that of others was not: it is part of the "
+                         "step's sum already, so the parameter would be trained all the same. To leave it out for a while give it a parameter "
+                         "group, and set the group's rate to 0 by job.committed_step; or call zero_grad of the whole model")
 
     def _warn_of_division(self, by: Optional[float]) -> None:
         if by is None:
@@ -1408,6 +1487,15 @@ class Step:
         warnings.warn(f"the loss was divided by {by:g}, {what} of micro-batches of a step: Tidemill takes the mean of its "
                       f"{job.micro_batches} by itself, so the gradient becomes so many times smaller. Leave the division out, or say "
                       f"job.backward(loss, scale={by:g})", stacklevel=4)
+
+    def _warn_of_sum(self, loss: torch.Tensor) -> None:
+        job = self._job
+        if job._warned or not guards.is_summed(loss):
+            return
+        job._warned = True
+        warnings.warn(f"the loss is a sum over samples (reduction=\"sum\"), and Tidemill takes the mean of a step's {job.micro_batches} micro-batches: "
+                      f"its gradient is 1/{job.micro_batches} of that of the sum over the whole batch. If that sum is meant say job.backward(loss, "
+                      "scale=job.micro_batches); if a mean is, divide by the number of samples", stacklevel=4)
 
     @property
     def _given_up(self) -> bool:
@@ -1431,6 +1519,7 @@ class Step:
         if not self._called:
             raise UsageError("a step ended without step.backward(loss): every micro-batch has its loss, and "
                              "step.backward(loss) stands where loss.backward() was")
+        self._check_dropped()
         self._sums.end_micro_batch()
         self._job._statistics.end_micro_batch(self.micro_batch)
         self.state = "done"

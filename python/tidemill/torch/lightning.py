@@ -29,6 +29,7 @@ from torch.utils.data import DataLoader
 
 from tidemill.errors import UsageError
 from tidemill.session import under_agent
+from tidemill.torch.data import items_of
 from tidemill.torch.job import COMMITS, Job, init, own_device
 from tidemill.torch.plain import from_plain, to_plain
 
@@ -255,7 +256,7 @@ class _Steps:
         self.micro_batch = loader.batch_size
         self.batch = loader.batch_size * trainer.accumulate_grad_batches
         trainer.accumulate_grad_batches = 1  # here, within a step
-        count = len(loader.dataset) if hasattr(loader.dataset, "__len__") else None  # type: ignore[arg-type]
+        count = items_of(loader) if hasattr(loader.dataset, "__len__") else None
         if count is None and trainer.max_steps < 0:
             raise UsageError("a stream has no length: say Trainer(max_steps=...)")
         self.of_epoch = trainer.max_steps if count is None else math.ceil(count / self.batch)

@@ -252,6 +252,7 @@ class _PipelineFollow(Follow):
 
 def _husk(state: ModelState) -> ModelState:
     """The state of a layer without its values."""
+    state.watch.forget()
     for p in state.model.parameters():
         p.data = torch.empty(0, dtype=p.dtype, device=p.device)
     for module in state.model.modules():

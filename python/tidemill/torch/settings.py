@@ -79,6 +79,11 @@ class LoopSettings:
         """The loop called optimizer.step(): what it sets later is meant for the next one."""
         self._at_update = _read(self._optimizer)
 
+    @property
+    def updated(self) -> bool:
+        """Has the loop called optimizer.step() in this micro-batch?"""
+        return self._at_update is not None
+
     def end(self) -> int:
         """What the micro-batch has set, as a number; 0: nothing."""
         now = _read(self._optimizer)
