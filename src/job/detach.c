@@ -189,7 +189,7 @@ static int job_file(const struct tm_detach_request *request, struct tm_text *out
         webhooks += all[i].webhook != NULL;
     if (webhooks < request->notify->count)
         tm_log(TM_LOG_WARN,
-               "of notify in config.yaml the VM tells webhooks alone: mail and commands are this machine's");
+               "notify in config.yaml: the coordinator's VM tells webhooks alone; mail and commands need this machine");
     if (webhooks > 0) return tm_notify_add_webhooks(request->settings->job.document, request->notify, out, e);
     tm_text_puts(out, request->settings->job.document);
     return tm_text_status(out, e);

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "job/job_file.h"
+#include "market/risk.h"
 
 #include <math.h>
 #include <string.h>
@@ -119,9 +120,11 @@ int tm_job_gang_read(struct tm_env *env, const char *path, struct tm_arena *aren
 
 static bool is_beside(const struct tm_trace *a, const struct tm_trace *b)
 {
-    size_t length = tm_job_pools__region_length(a->zone);
-    if (a->zone[0] == '\0' || tm_job_pools__region_length(b->zone) != length) return false;
-    return strncasecmp(a->zone, b->zone, length) == 0 && strcasecmp(a->instance, b->instance) == 0;
+    char of_a[64], of_b[64];
+    if (a->zone[0] == '\0') return false;
+    tm_risk_region(a->zone, of_a);
+    tm_risk_region(b->zone, of_b);
+    return strcasecmp(of_a, of_b) == 0 && strcasecmp(a->instance, b->instance) == 0;
 }
 
 int tm_job_gang_add(struct tm_job_gang *gang, const char *name, struct tm_trace *trace, double usd_h,

@@ -2,9 +2,9 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "market/risk.h"
 #include "market/trace_draw.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,35 +33,21 @@ static bool same(const char *a, const char *b)
     return strcasecmp(text_of(a), text_of(b)) == 0;
 }
 
-size_t tm_job_pools__region_length(const char *zone)
-{
-    size_t length = strlen(zone);
-    size_t digits = length;
-    while (digits > 0 && isdigit((unsigned char)zone[digits - 1]))
-        digits--;
-    if (digits < length && digits > 3 && strncmp(zone + digits - 3, "-az", 3) == 0) return digits - 3;
-    if (digits < length && digits > 1 && zone[digits - 1] == '-' && memchr(zone, '-', digits - 1) == NULL)
-        return digits - 1;
-    if (length > 1 && isalpha((unsigned char)zone[length - 1])) length--;
-    if (length > 1 && zone[length - 1] == '-') length--;
-    return length;
-}
-
 /* Where a pool is, as far as the job says: its region, else the one that its zone is named after. */
-static const char *region_of(const struct tm_job_pool *pool, size_t *out_length)
+static void region_of(const struct tm_job_pool *pool, char out[64])
 {
-    bool said = pool->region != NULL && strcmp(pool->region, "*") != 0;
-    const char *text = said ? pool->region : text_of(pool->zone);
-    *out_length = said ? strlen(text) : tm_job_pools__region_length(text);
-    return text;
+    if (pool->region != NULL && strcmp(pool->region, "*") != 0)
+        (void)snprintf(out, 64, "%s", pool->region);
+    else
+        tm_risk_region(text_of(pool->zone), out);
 }
 
 static bool same_region(const struct tm_job_pool *a, const struct tm_job_pool *b)
 {
-    size_t length = 0, other = 0;
-    const char *text = region_of(a, &length);
-    const char *of_b = region_of(b, &other);
-    return length == other && strncasecmp(text, of_b, length) == 0 && same(a->cloud, b->cloud);
+    char of_a[64], of_b[64];
+    region_of(a, of_a);
+    region_of(b, of_b);
+    return same(of_a, of_b) && same(a->cloud, b->cloud);
 }
 
 /* Of the catalogue: in the zone, else in the region, else (`there` false: that is not where the pool is) the cheapest
@@ -72,21 +58,21 @@ static double listed_usd_h(const struct tm_catalog *catalog, const struct tm_job
     bool spot = market == TM_POOL_SPOT;
     double best_usd_h = NAN;
     int best = -1;
-    size_t length = 0;
-    const char *region = region_of(pool, &length);
+    char region[64];
+    region_of(pool, region);
     for (size_t i = 0; i < catalog->offer_count; i++) {
         const struct tm_offer *offer = &catalog->offers[i];
         const struct tm_instance_type *type = &catalog->instances[offer->instance];
         double usd_h = spot ? offer->spot_usd_h : offer->on_demand_usd_h;
         if (isnan(usd_h) || !same(type->name, pool->instance)) continue;
         if (pool->cloud != NULL && !same(type->cloud, pool->cloud)) continue;
-        int fit = length > 0 && strlen(offer->region) == length && strncasecmp(offer->region, region, length) == 0;
+        int fit = region[0] != '\0' && same(offer->region, region);
         if (fit == 1 && pool->zone != NULL && same(offer->zone, pool->zone)) fit = 2;
         if (fit < best || (fit == best && usd_h >= best_usd_h)) continue;
         best = fit;
         best_usd_h = usd_h;
     }
-    *out_there = length == 0 || best > 0;
+    *out_there = region[0] == '\0' || best > 0;
     return best_usd_h;
 }
 
@@ -165,7 +151,7 @@ static int add_pool(struct tm_env *env, const struct tm_job *job, size_t number,
     if (!there && !priced)
         tm_log(TM_LOG_WARN,
                "%s: fleet.pools[%zu]: the catalogue has no %s price of %s in that region: it is taken to cost $%.4g an "
-               "hour, as where it is cheapest; write price:",
+               "hour, the cheapest elsewhere; write price: if you know better",
                job->file, number + 1, tm_pool_market_names[pool->market], pool->instance, usd_h);
     int64_t most = pool->limit > 0 ? pool->limit : pool->count > 0 ? pool->count : trace->instances_max;
     out->types[number] = pool->instance;

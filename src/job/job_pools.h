@@ -31,9 +31,6 @@ static inline int tm_job_pools__all(const struct tm_job_pools *pools)
 int tm_job_pools__copy(const struct tm_job_pools *pools, struct tm_job_pools *out, struct tm_error *e);
 /* From now on all counts are of workers, so many of each instance, and prices are of one. */
 int tm_job_pools__count_workers(struct tm_job_pools *pools, int each, struct tm_error *e);
-/* How much of a zone's name is its region's: us-east-1 of us-east-1a, us-central1 of us-central1-a, westus2 of
- * westus2-1, use1 of use1-az6. */
-size_t tm_job_pools__region_length(const char *zone);
 /* A number for each region: of its first pool. A pool that says its zone alone is in the region that the zone is named
  * after. */
 int tm_job_pools__region(const struct tm_job_fleet *fleet, size_t number);

@@ -195,8 +195,7 @@ static int make_choices(struct tm_env *env, const char *dir, struct tm_arena *ar
     simulation->options = tm_job_pools__sim_options(settings, pools, simulation->options.samples_total);
     simulation->trace = "pools";
     if (settings->job.quotas.count > 0)
-        tm_log(TM_LOG_WARN,
-               "%s: quotas are plan's affair: what pools may have in all is not simulated; give pools a limit",
+        tm_log(TM_LOG_WARN, "%s: only plan heeds quotas: over pools they are not simulated; give each pool a limit",
                settings->job.file);
     return 0;
 }
