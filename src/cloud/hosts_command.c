@@ -292,6 +292,61 @@ bool tm_hosts__said(const struct tm_hosts__slot *slot, const char *word, char *o
     return false;
 }
 
+/* ---- the folder of its sockets ---- */
+
+static const char sockets_name[] = "/tmp/tidemill-ssh-";
+
+static void sockets_file(const struct tm_hosts__cloud *c, char out[TM_HOSTS_PATH_BYTES])
+{
+    (void)snprintf(out, TM_HOSTS_PATH_BYTES, "%.3900s/sockets", c->options.state_dir);
+}
+
+struct sockets {
+    struct tm_env *env;
+    const char *folder;
+};
+
+static int remove_socket(void *context, const char *name, struct tm_error *e)
+{
+    const struct sockets *sockets = context;
+    char path[512];
+    (void)snprintf(path, sizeof path, "%.200s/%.255s", sockets->folder, name);
+    return sockets->env->file_remove(sockets->env, path, e);
+}
+
+static void remove_sockets(struct tm_env *env, const char *folder)
+{
+    struct sockets sockets = {.env = env, .folder = folder};
+    (void)env->folder_each(env, folder, remove_socket, &sockets, NULL);
+    (void)env->file_remove(env, folder, NULL);
+}
+
+/* Of a program that was killed. */
+static void remove_sockets_before(struct tm_hosts__cloud *c, const char *file)
+{
+    struct tm_text text;
+    tm_text_init(&text, 256);
+    if (c->env->file_read(c->env, file, &text, NULL) == 0) {
+        const char *folder = tm_text_string(&text);
+        size_t name = sizeof sockets_name - 1;
+        bool ours = strncmp(folder, sockets_name, name) == 0 && strlen(folder) == name + 16;
+        if (ours && strspn(folder + name, "0123456789abcdef") == 16) remove_sockets(c->env, folder);
+    }
+    tm_text_deinit(&text);
+}
+
+int tm_hosts__make_sockets(struct tm_hosts__cloud *c, struct tm_error *e)
+{
+    char file[TM_HOSTS_PATH_BYTES];
+    sockets_file(c, file);
+    if (c->env->file_exists(c->env, file)) remove_sockets_before(c, file);
+    int length = snprintf(c->sockets, sizeof c->sockets, "%s%016" PRIx64, sockets_name, c->env->random_u64(c->env));
+    int rc = c->env->file_write_private(c->env, file, c->sockets, (size_t)length, e);
+    if (rc == 0) rc = c->env->folder_make(c->env, c->sockets, e);
+    if (rc != 0) c->sockets[0] = '\0';
+    return rc;
+}
+
 void tm_hosts__close_sockets(struct tm_hosts__cloud *c)
 {
     char control[128];
@@ -315,5 +370,8 @@ void tm_hosts__close_sockets(struct tm_hosts__cloud *c)
         }
         if (output >= 0) c->env->net_close(c->env, output);
     }
-    (void)c->env->file_remove(c->env, c->sockets, NULL);
+    char file[TM_HOSTS_PATH_BYTES];
+    sockets_file(c, file);
+    remove_sockets(c->env, c->sockets);
+    (void)c->env->file_remove(c->env, file, NULL);
 }
