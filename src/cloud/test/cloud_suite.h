@@ -421,8 +421,8 @@ static int suite_live_up_to(const struct cloud_place *place, int point)
     return died ? 0 : points;
 }
 
-/* The driver dies at each point of its life, or at some. How many lives do not last long enough may differ a little
- * from one to the next: one that outlives its point is at the end. */
+/* The driver dies at each point of its life, or at some. How many points lives have differs a little: one may outlive
+ * the last of them. */
 static int suite_every_step(const struct cloud_place *place, int *out_points)
 {
     const char *said = getenv("TIDEMILL_TEST_POINTS");
@@ -432,9 +432,12 @@ static int suite_every_step(const struct cloud_place *place, int *out_points)
     int points = suite_live_up_to(place, 0);
     int stride = all || points <= most ? 1 : (points + most - 1) / most;
     for (int point = 1 + (all ? 0 : stride / 2); point < SUITE_POINTS_MAX; point += stride) {
-        if (suite_live_up_to(place, point) > 0) break;
-        suite_take_over(place);
-        tried++;
+        if (suite_live_up_to(place, point) == 0) {
+            suite_take_over(place);
+            tried++;
+        } else if (point >= points) {
+            break;
+        }
     }
     *out_points = points;
     return tried;
