@@ -45,7 +45,7 @@ struct cloud_place {
      * machine tells. What was there when a driver died is there under the next. NULL: nothing outlives its driver. */
     int (*same)(void *context, bool note);
     /* Why a hook is NULL, in a few words. */
-    const char *why_no_full, *why_no_notice, *why_no_same;
+    const char *why_no_full, *why_no_notice, *why_no_same, *why_no_points;
 };
 
 /* ---- points at which a driver may die ---- */
@@ -492,13 +492,14 @@ static void cloud_suite(const struct cloud_place *place)
     if (place->same != NULL) suite_same(place);
     if (place->notice != NULL) suite_notice(place);
     if (place->taken != NULL) suite_taken(place);
+    char walk[160];
     bool notice = place->notice != NULL || place->taken != NULL;
-    print_message("suite: arrival, release, loss, refusal: tried; %s; %s; %s; driver killed at %d states and %d of %d "
-                  "points\n",
+    (void)snprintf(walk, sizeof walk, "points: %d, of a life of about %d", tried, points);
+    print_message("suite: arrival, release, loss, refusal: tried; %s; %s; %s; driver killed at %d states; %s\n",
                   suite_tried("full", place->full != NULL, place->why_no_full),
                   suite_tried("notice", notice, place->why_no_notice),
-                  suite_tried("adoption", place->same != NULL, place->why_no_same), (int)SUITE_STEP_COUNT, tried,
-                  points);
+                  suite_tried("adoption", place->same != NULL, place->why_no_same), (int)SUITE_STEP_COUNT,
+                  suite_world.real != NULL ? walk : suite_tried("points", false, place->why_no_points));
 }
 
 #endif

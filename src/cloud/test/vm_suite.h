@@ -158,6 +158,14 @@ static void vm_suite_open_failed(const struct tm_error *e)
     exit(3);
 }
 
+/* The same VMs: as many as were, and no other was ever made. */
+static int vm_suite_same(bool note, int alive, int ever)
+{
+    static int noted;
+    if (note) noted = ever;
+    return ever == noted ? alive : 0;
+}
+
 /* `variable` names the bucket; it is not set where there is no service to try this on. */
 static void vm_suite(const char *variable, const char *type, const char *zone, struct cloud_place how)
 {
@@ -185,6 +193,9 @@ static void vm_suite(const char *variable, const char *type, const char *zone, s
     assert_row(tm_env_real()->file_write(tm_env_real(), p.program, words, strlen(words), &e) == 0, "%s", e.text);
     how.context = &p;
     how.limit = 3;
+    how.why_no_full = "asked again after minutes only: tests/clouds/vm_points.py";
+    how.why_no_notice = "read by the agent on the VM: tests/aws, tests/gcp_full, tests/azure_full";
+    how.why_no_points = "each call and file: tests/clouds/vm_points.py";
     if (drive != NULL) {
         vm_suite_drive(&how);
         return;
