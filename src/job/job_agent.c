@@ -25,7 +25,9 @@ enum {
     WORDS_MAX = 48,
     VARIABLES_MAX = 20,
     LOCAL_POLL_MS = 100,
-    NUMBER_LOOK_MS = 1000
+    NUMBER_LOOK_MS = 1000,
+    RENEW_LOOK_MS = 200,
+    RENEW_WAIT_MS = 120000 /* more than a kubelet takes to show a Secret that has changed */
 };
 
 /* One agent on its way: the request, completed. */
@@ -465,12 +467,39 @@ static int serve(struct agent *a, struct tm_error *e)
     return stay_and_serve(a, &service, e);
 }
 
+/* It could not get in: in a pod perhaps by the ticket of a run that is gone, while the kubelet does not show the next
+ * one so far. True: that has come. */
+static bool await_ticket(struct agent *a, int rc)
+{
+    if (a->file == NULL || a->env->variable(a->env, "KUBERNETES_SERVICE_HOST") == NULL) return false;
+    struct told_file file = {.env = a->env, .path = a->file};
+    int64_t limit_ms = a->r.give_up_ms;
+    if (rc != -(int)TM_EIO && limit_ms > RENEW_WAIT_MS) limit_ms = RENEW_WAIT_MS; /* somebody did answer */
+    int64_t until_ms = a->env->monotonic_ns(a->env) / 1000000 + limit_ms;
+    memcpy(file.was, a->seen, sizeof file.was);
+    while (*a->r.terminating == 0 && a->env->monotonic_ns(a->env) / 1000000 < until_ms) {
+        take_new_ticket(a, &file);
+        if (a->again[0] != '\0') return true;
+        a->env->sleep_ms(a->env, RENEW_LOOK_MS);
+    }
+    return false;
+}
+
+static int serve_once(struct agent *a, struct tm_error *e)
+{
+    int rc = serve(a, e);
+    if (a->joined)
+        tm_join__remove(&a->join);
+    else if (rc != 0 && await_ticket(a, rc))
+        return 0;
+    return rc;
+}
+
 int tm_job_agent_serve(struct tm_env *env, const struct tm_job_agent *request, struct tm_arena *arena,
                        struct tm_error *e)
 {
     struct agent a = {.env = env, .arena = arena, .r = *request};
-    int rc = serve(&a, e);
-    if (a.joined) tm_join__remove(&a.join);
+    int rc = serve_once(&a, e);
     while (rc == 0 && a.again[0] != '\0' && *request->terminating == 0) {
         const struct agent last = a;
         if (strcmp(last.again, last.seen) != 0)
@@ -478,8 +507,7 @@ int tm_job_agent_serve(struct tm_env *env, const struct tm_job_agent *request, s
         a = (struct agent){.env = env, .arena = arena, .r = *request, .file = last.file};
         memcpy(a.seen, last.seen, sizeof a.seen);
         a.r.ticket = last.again;
-        rc = serve(&a, e);
-        if (a.joined) tm_join__remove(&a.join);
+        rc = serve_once(&a, e);
     }
     return rc;
 }

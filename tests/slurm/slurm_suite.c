@@ -69,11 +69,10 @@ static void fill(void *context, bool full)
 }
 
 /* The jobs are the same, not only the nodes. */
-static int same(void *context, bool note)
+static int same(void *context)
 {
     (void)context;
-    if (note) return suite_ask("squeue -h -p spot -t R -o %%i | sort > %s/noted; wc -l < %s/noted", folder, folder);
-    return suite_ask("squeue -h -p spot -t R -o %%i | sort | comm -12 - %s/noted | wc -l", folder);
+    return suite_ask("squeue -h -p spot -t R -o %%i | awk '{ n += $1 * $1 } END { print n %% 1000000007 }'");
 }
 
 static int alive(void *context)
@@ -101,7 +100,7 @@ static void test_same(void **state)
     (void)state;
     struct cloud_place place = {.limit = 3, .open = open_slurm, .alive = alive, .same = same};
     run = 7;
-    suite_same(&place);
+    suite_adopt(&place);
     run = 0;
 }
 

@@ -31,9 +31,11 @@ static int alive_aws(void *context)
     return suite_ask("curl -sS $AWS_ENDPOINT_URL/tidemill/alive");
 }
 
-static int same_aws(void *context, bool note)
+/* No other was ever made. */
+static int same_aws(void *context)
 {
-    return vm_suite_same(note, alive_aws(context), suite_ask("curl -sS $AWS_ENDPOINT_URL/tidemill/ever"));
+    (void)context;
+    return suite_ask("curl -sS $AWS_ENDPOINT_URL/tidemill/ever");
 }
 
 static void test_suite(void **state)

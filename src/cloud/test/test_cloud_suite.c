@@ -174,7 +174,6 @@ struct hosts {
     char ssh[300];
     char state[300];
     char mark[300];
-    int noted[LISTED_MAX];
 };
 
 static int give_ticket(void *context, uint64_t id, const char *host, char out[TM_HOSTS_TICKET_MAX], struct tm_error *e)
@@ -253,16 +252,14 @@ static void take_host(void *context, const struct tm_cloud_instance *instance)
     assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): a test's own words */
 }
 
-static int same_hosts(void *context, bool note)
+static int same_hosts(void *context)
 {
-    struct hosts *h = context;
     int pids[LISTED_MAX] = {0};
-    int count = list_marked(h->mark, note ? h->noted : pids);
-    int same = 0;
-    for (int i = 0; i < count && i < LISTED_MAX; i++)
-        for (int k = 0; k < LISTED_MAX; k++)
-            same += !note && pids[i] == h->noted[k];
-    return note ? count : same;
+    int count = list_marked(((struct hosts *)context)->mark, pids);
+    uint64_t number = (uint64_t)count;
+    for (int i = 0; i < count && i < LISTED_MAX; i++) /* whatever order they are listed in */
+        number += (uint64_t)pids[i] * (uint64_t)pids[i];
+    return (int)(number % INT32_MAX);
 }
 
 static void test_hosts(void **state)

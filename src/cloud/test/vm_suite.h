@@ -158,14 +158,6 @@ static void vm_suite_open_failed(const struct tm_error *e)
     exit(3);
 }
 
-/* The same VMs: as many as were, and no other was ever made. */
-static int vm_suite_same(bool note, int alive, int ever)
-{
-    static int noted;
-    if (note) noted = ever;
-    return ever == noted ? alive : 0;
-}
-
 /* `variable` names the bucket; it is not set where there is no service to try this on. */
 static void vm_suite(const char *variable, const char *type, const char *zone, struct cloud_place how)
 {
