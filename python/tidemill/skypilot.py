@@ -2,6 +2,7 @@
 
     skypilot.py list PREFIX
     skypilot.py create NAME TASK FOLDER PROGRAM MARKET TICKET [INSTANCE INFRA]    (TICKET: a file, which is removed)
+    skypilot.py adopt NAME ...                    (as create)
     skypilot.py delete NAME
 
 It talks to SkyPilot's API server by SkyPilot's own Python SDK, which has typed answers; the `sky` command prints for people.
@@ -10,6 +11,8 @@ Nothing waits for a cluster: a launch is asked for, and the next list says what 
 
 TASK is a SkyPilot task or a Tidemill job, which has the same words for what is rented: resources, envs, secrets, setup, workdir,
 file_mounts, config and volumes go to SkyPilot as they are. A cluster has one node, which runs Tidemill's agent in place of the task's `run`.
+A cluster that an earlier run of Tidemill left is adopted: what runs on it is cancelled, and an agent with the new ticket is started by
+`sky exec`, so nothing is rented, set up or brought again.
 A pool of the job says which INSTANCE type, and where (INFRA: cloud/region/zone, "" where SkyPilot chooses), in place of what resources say of
 those.
 """
@@ -126,7 +129,7 @@ def rows(sky, prefix):
     return list(found.values())
 
 
-def create(sky, name, path, folder, program, market, ticket_file, *pool):
+def read_task(sky, name, path, folder, program, market, ticket_file, *pool):
     import yaml  # SkyPilot needs it, too
 
     with open(ticket_file, encoding="utf-8") as file:
@@ -135,8 +138,22 @@ def create(sky, name, path, folder, program, market, ticket_file, *pool):
     with open(path, encoding="utf-8") as file:
         document = yaml.safe_load(file) or {}
     os.chdir(folder)  # names of files are meant from there
-    task = sky.Task.from_yaml_config(task_config(document, name, folder, program, market, ticket, *pool))
-    sky.launch(task, cluster_name=name, idle_minutes_to_autostop=IDLE_MINUTES, down=True)
+    return sky.Task.from_yaml_config(task_config(document, name, folder, program, market, ticket, *pool))
+
+
+def create(sky, name, *words):
+    sky.launch(read_task(sky, name, *words), cluster_name=name, idle_minutes_to_autostop=IDLE_MINUTES, down=True)
+    return {"outcome": "done"}
+
+
+def adopt(sky, name, *words):
+    """Waits for both: only then is it known that the cluster took the order, and one of the two after the other."""
+    task = read_task(sky, name, *words)
+    try:
+        sky.get(sky.cancel(name, all=True))
+        sky.get(sky.exec(task, cluster_name=name))
+    except sky.exceptions.ClusterDoesNotExist:
+        return {"outcome": "gone"}
     return {"outcome": "done"}
 
 
@@ -160,13 +177,13 @@ def answer(words):
     try:
         if words[0] == "list":
             return {"outcome": "done", "rows": rows(sky, words[1])}
-        if words[0] == "create":
-            return create(sky, *words[1:])
+        if words[0] in ("create", "adopt"):
+            return (create if words[0] == "create" else adopt)(sky, *words[1:])
         return delete(sky, words[1])
     except Exception as error:  # pylint: disable=broad-except  # what SkyPilot says is the answer
         kind = type(error).__name__
         final = kind in ("ValueError", "InvalidSkyPilotConfigError", "NoCloudAccessError", "ResourcesUnavailableError", "TypeError",
-                         "InvalidClusterNameError", "NotSupportedError", "PermissionDeniedError", "FileNotFoundError")
+                         "InvalidClusterNameError", "NotSupportedError", "ClusterNotUpError", "ResourcesMismatchError", "PermissionDeniedError", "FileNotFoundError")
         return {"outcome": "refused" if final else "no-answer", "words": f"{kind}: {error}"[:240]}
 
 

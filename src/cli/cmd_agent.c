@@ -10,8 +10,9 @@ static const char *const notice_names[] = {"aws", "gcp", "azure", "local", "none
 const struct tm_option tm_agent_command_options[] = {
     {.name = "join",
      .value = "TICKET",
-     .help = "join a job by a ticket: nothing else is needed; @FILE: read it from a file (else the variable "
-             "TIDEMILL_TICKET)"},
+     .help =
+         "join a job by a ticket: nothing else is needed; @FILE: read it from a file, and join again when another one "
+         "is there (else the variable TIDEMILL_TICKET)"},
     {.name = "coordinator", .value = "HOST:PORT", .help = "address of the job's coordinator"},
     {.name = "token-file", .value = "FILE", .help = "the job's join token: the file named token in its state folder"},
     {.name = "job", .value = "JOB.yaml", .help = "job for the built-in worker; else give a command after --"},

@@ -140,7 +140,7 @@ static int begin(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, enum tm
     return end_instance(c, slot, TM_INSTANCE_LOST, -1, e);
 }
 
-static int grant(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct tm_error *e)
+static int grant(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, bool found, struct tm_error *e)
 {
     int rc = tm_grow((void **)&c->instances, &c->instance_capacity, c->instance_count + 1, sizeof *c->instances,
                      HISTORY_MAX);
@@ -155,12 +155,14 @@ static int grant(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct 
                                            .asked_ms = now_ms(&c->cloud),
                                            .arrived_ms = -1,
                                            .noticed_ms = -1,
-                                           .gone_ms = -1};
+                                           .gone_ms = -1,
+                                           .recalled = found};
     (void)snprintf(instance->zone, sizeof instance->zone, "%.60s", slot->host->name);
     c->instance_count++;
     slot->id = instance->id;
     slot->returns = 0;
-    return begin(c, slot, TM_HOSTS_ASKING, e);
+    slot->keeps = found;
+    return begin(c, slot, found ? TM_HOSTS_STARTING : TM_HOSTS_ASKING, e);
 }
 
 static int arrive(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct tm_error *e)
@@ -173,19 +175,63 @@ static int arrive(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct
     return tell(c, (struct tm_cloud_event){.kind = TM_CLOUD_ARRIVED, .instance = instance->id}, e);
 }
 
-/* Answered: where we are, as the host sees it, and what it has. */
-static int take_answer(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, const char *answer, struct tm_error *e)
+static int used(const struct tm_hosts__cloud *c)
+{
+    int count = 0;
+    for (size_t i = 0; i < c->slot_count; i++)
+        count += c->slots[i].id != 0;
+    return count;
+}
+
+/* Is there room for one more? As long as nobody has said how many are wanted, one that runs may stay. */
+static bool has_room(const struct tm_hosts__cloud *c, bool found)
+{
+    int limit = c->options.limit > 0 ? c->options.limit : (int)c->slot_count;
+    return used(c) < limit && (used(c) < c->want[TM_CLOUD_SPOT] || (found && !c->said));
+}
+
+/* Where we are, as the host sees it, and (NULL: none) the program's hash that follows; false: it cannot be read. */
+static bool read_here(struct tm_hosts__slot *slot, const char *answer, const char **out_hash)
 {
     const char *blank = strchr(answer, ' ');
     size_t length = blank != NULL ? (size_t)(blank - answer) : 0;
-    if (length == 0 || length >= sizeof slot->here) {
+    if (length == 0 || length >= sizeof slot->here) return false;
+    memcpy(slot->here, answer, length);
+    slot->here[length] = '\0';
+    *out_hash = blank + 1;
+    return true;
+}
+
+/* Looked whether an agent of before runs. Who did not answer is not asked again for its other slots. */
+static int take_look(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct tm_error *e)
+{
+    char answer[512];
+    char why[200];
+    char name[HOST_WORD_BYTES];
+    const char *hash = NULL;
+    bool good = tm_hosts__said(slot, "TM-HERE", answer, sizeof answer) && read_here(slot, answer, &hash);
+    slot->unknown = false;
+    for (size_t i = 0; !good && i < c->slot_count; i++)
+        if (c->slots[i].host == slot->host) c->slots[i].unknown = false;
+    if (!good) {
+        wait_longer(c, slot, last_words(slot, why));
+        return 0;
+    }
+    slot->doing = TM_HOSTS_NOTHING;
+    if (!tm_hosts__said(slot, "TM-RUNS", answer, sizeof answer) || !has_room(c, true)) return 0;
+    tm_log(TM_LOG_INFO, "host %s: its agent runs since before: it is kept", name_of(slot, name));
+    return grant(c, slot, true, e);
+}
+
+/* Answered: what the host has. */
+static int take_answer(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, const char *answer, struct tm_error *e)
+{
+    const char *hash = NULL;
+    if (!read_here(slot, answer, &hash)) {
         wait_longer(c, slot, "an answer that cannot be read");
         return end_instance(c, slot, TM_INSTANCE_LOST, -1, e);
     }
-    memcpy(slot->here, answer, length);
-    slot->here[length] = '\0';
-    bool there = strcmp(blank + 1, c->sha256) == 0;
-    return begin(c, slot, there ? TM_HOSTS_STARTING : TM_HOSTS_BRINGING, e);
+    return begin(c, slot, strcmp(hash, c->sha256) == 0 ? TM_HOSTS_STARTING : TM_HOSTS_BRINGING, e);
 }
 
 /* The connection has ended without a word of the agent, which does not end with it: the host is asked once more. */
@@ -207,6 +253,8 @@ static int after_command(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot,
     int64_t status = 137;
     bool good = false;
     switch (slot->doing) {
+    case TM_HOSTS_LOOKING:
+        return take_look(c, slot, e);
     case TM_HOSTS_ASKING:
         if (tm_hosts__said(slot, "TM-HERE", answer, sizeof answer)) return take_answer(c, slot, answer, e);
         break;
@@ -245,6 +293,7 @@ static bool is_late(struct tm_hosts__cloud *c, const struct tm_hosts__slot *slot
 {
     int64_t limit = slot->doing == TM_HOSTS_STARTING    ? START_LIMIT_MS
                     : slot->doing == TM_HOSTS_RETURNING ? RETURN_LIMIT_MS
+                    : slot->doing == TM_HOSTS_LOOKING   ? RETURN_LIMIT_MS
                                                         : COMMAND_LIMIT_MS;
     return slot->pid > 0 && slot->doing != TM_HOSTS_WATCHING && now_ms(&c->cloud) - slot->since_ms > limit;
 }
@@ -272,14 +321,6 @@ static int step_slot(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, str
     return tm_hosts__has_ended(c, slot, &status) ? after_command(c, slot, e) : 0;
 }
 
-static int used(const struct tm_hosts__cloud *c)
-{
-    int count = 0;
-    for (size_t i = 0; i < c->slot_count; i++)
-        count += c->slots[i].id != 0;
-    return count;
-}
-
 /* Only one short command at a time on a host: the first makes the connection that the others use. */
 static bool is_host_busy(const struct tm_hosts__cloud *c, const struct tm_hosts__slot *slot)
 {
@@ -290,17 +331,29 @@ static bool is_host_busy(const struct tm_hosts__cloud *c, const struct tm_hosts_
     return false;
 }
 
+static bool is_looking(const struct tm_hosts__cloud *c)
+{
+    for (size_t i = 0; i < c->slot_count; i++)
+        if (c->slots[i].unknown) return true;
+    return false;
+}
+
+/* Before anything is begun: whose agents run already? Of those, what nobody wants is ended, once it is known what is
+ * wanted. */
 static int advance(struct tm_hosts__cloud *c, struct tm_error *e)
 {
     int rc = 0;
-    int limit = c->options.limit > 0 ? c->options.limit : (int)c->slot_count;
     for (size_t i = 0; rc == 0 && i < c->slot_count; i++)
         rc = step_slot(c, &c->slots[i], e);
     for (size_t i = 0; rc == 0 && i < c->slot_count; i++) {
         struct tm_hosts__slot *slot = &c->slots[i];
         if (slot->doing != TM_HOSTS_NOTHING || slot->retry_ms > now_ms(&c->cloud) || is_host_busy(c, slot)) continue;
-        if (used(c) < c->want[TM_CLOUD_SPOT] && used(c) < limit)
-            rc = grant(c, slot, e);
+        if (slot->unknown)
+            rc = begin(c, slot, TM_HOSTS_LOOKING, e);
+        else if (is_looking(c))
+            continue;
+        else if (has_room(c, false))
+            rc = grant(c, slot, false, e);
         else if (slot->unclean)
             rc = begin(c, slot, TM_HOSTS_ENDING, e);
     }
@@ -319,6 +372,7 @@ static int hosts_want(struct tm_cloud *cloud, int pool, int count, struct tm_err
 {
     if (pool < 0 || pool > 1 || count < 0) return tm_error_set(e, TM_EUSAGE, "hosts have no pool %d", pool);
     of(cloud)->want[pool] = count;
+    if (pool == TM_CLOUD_SPOT) of(cloud)->said = true;
     return 0;
 }
 
@@ -414,8 +468,8 @@ static void free_all(struct tm_hosts__cloud *c)
     }
     if (c->sockets[0] != '\0') tm_hosts__close_sockets(c);
     for (size_t i = 0; i < c->slot_count; i++) {
-        char path[4096]; /* it has a ticket in it */
-        (void)snprintf(path, sizeof path, "%.3900s/slot-%zu.sh", c->options.state_dir, i);
+        char path[TM_HOSTS_PATH_BYTES]; /* it has a ticket in it */
+        tm_hosts__script_path(c, i, path);
         (void)c->env->file_remove(c->env, path, NULL);
     }
     tm_free(c->slots);
@@ -431,6 +485,7 @@ static int hosts_destroy(struct tm_cloud *cloud, struct tm_error *e)
     int64_t until = now_ms(cloud) + END_LIMIT_MS;
     int rc = 0;
     c->want[TM_CLOUD_SPOT] = 0;
+    c->said = true; /* nothing is kept */
     for (size_t i = 0; i < c->slot_count; i++) {
         if (c->slots[i].unclean && c->slots[i].id == 0) c->slots[i].failures = 0; /* once more, now */
         if (c->slots[i].unclean && c->slots[i].id == 0) c->slots[i].retry_ms = 0;
@@ -475,21 +530,19 @@ static int make_slots(struct tm_hosts__cloud *c, struct tm_error *e)
     for (int number = 0; number < TM_HOST_SLOTS_MAX; number++)
         for (size_t i = 0; i < options->host_count; i++) {
             if (number >= options->hosts[i].slots) continue;
-            c->slots[at] = (struct tm_hosts__slot){
-                .host = &options->hosts[i], .number = number, .handle = -1, .output = -1, .unclean = options->resumed};
+            char path[TM_HOSTS_PATH_BYTES]; /* a program that was killed has not removed it */
+            tm_hosts__script_path(c, at, path);
+            bool left = options->resumed || c->env->file_exists(c->env, path);
+            c->slots[at] = (struct tm_hosts__slot){.host = &options->hosts[i],
+                                                   .number = number,
+                                                   .handle = -1,
+                                                   .output = -1,
+                                                   .unclean = left,
+                                                   .unknown = left};
             tm_text_init(&c->slots[at].said, 1 << 16);
             at++;
         }
     return 0;
-}
-
-/* A name that is short, as sockets need, and that nobody can have taken. */
-static int make_sockets(struct tm_hosts__cloud *c, struct tm_error *e)
-{
-    (void)snprintf(c->sockets, sizeof c->sockets, "/tmp/tidemill-ssh-%016" PRIx64, c->env->random_u64(c->env));
-    int rc = c->env->folder_make(c->env, c->sockets, e);
-    if (rc != 0) c->sockets[0] = '\0';
-    return rc;
 }
 
 int tm_hosts_cloud_create(struct tm_env *env, const struct tm_hosts_options *options, struct tm_cloud **out,
@@ -516,7 +569,7 @@ int tm_hosts_cloud_create(struct tm_env *env, const struct tm_hosts_options *opt
     (void)snprintf(c->pools[TM_CLOUD_SPOT].type, sizeof c->pools[0].type, "host");
     int rc = make_slots(c, e);
     if (rc == 0) rc = tm_hosts__hash_program(env, options->program, c->sha256, e);
-    if (rc == 0) rc = make_sockets(c, e);
+    if (rc == 0) rc = tm_hosts__make_sockets(c, e);
     if (rc != 0) {
         free_all(c);
         return rc;

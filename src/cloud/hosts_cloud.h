@@ -7,6 +7,10 @@
  * earlier one left there is ended, so there are never two. An agent is in a session of its own, so its life does not
  * hang on the connection; where that is lost the instance counts as lost.
  *
+ * A driver that comes after a killed one looks into all slots first. An agent that runs there since before, of the same
+ * program, stays: it is the next instance, finds the new ticket in its file, and joins again. What is there beyond what
+ * is wanted is ended, once that is known.
+ *
  * On the host everything lies under ~/.cache/tidemill: the program by its SHA-256, and a folder for each slot that is
  * removed when it ends. The ticket goes over standard input: it is in no command line.
  *
@@ -26,11 +30,11 @@ struct tm_hosts_options {
     int limit;             /* instances at a time; 0: all slots */
     const char *ssh;       /* NULL: "ssh" */
     const char *program;   /* path of what is brought along and started, with `arguments` */
-    const char *arguments; /* words for a shell; "agent" */
+    const char *arguments; /* words for a shell; the ticket is in $TIDEMILL_SLOT/ticket, and may change */
     const char *state_dir; /* for files that ssh reads from, and its control sockets */
     const char *mark;      /* "NAME=VALUE" for all that is started on this machine; NULL: none */
     const char *name;      /* of the job, among all that use these hosts: letters, digits, - */
-    bool resumed;          /* an earlier program may have left agents: all slots are cleared first */
+    bool resumed;          /* an earlier program may have left agents: they are taken over, or ended */
     uint64_t id_first;     /* number of the first instance; 0: 1 */
     double price_usd_h;
     /* What the instance's agent needs, as one word; `host`: where that host reaches this machine. */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WORDS_MAX = 40, SAID_MAX = 1 << 16, PATH_BYTES = 4096, SCRIPT_MAX = 1 << 16, EXIT_MS = 3000 };
+enum { WORDS_MAX = 40, SAID_MAX = 1 << 16, SCRIPT_MAX = 1 << 16, EXIT_MS = 3000 };
 
 int tm_hosts__hash_program(struct tm_env *env, const char *path, char out[65], struct tm_error *e)
 {
@@ -39,6 +39,17 @@ static void put_names(const struct tm_hosts__cloud *c, const struct tm_hosts__sl
                    c->sha256, c->options.name, slot->host->port[0] != '\0' ? slot->host->port : "22", slot->number);
 }
 
+/* The shell's question whether $p is an agent of this slot, by this very program. */
+static void put_is_ours(struct tm_text *out)
+{
+    tm_text_puts(out, "ours() {\n"
+                      "  p=$(cat \"$d/pid\" 2>/dev/null)\n"
+                      "  tr '\\0' '\\n' 2>/dev/null <\"/proc/${p:-none}/environ\" | grep -qxF \"TIDEMILL_SLOT=$d\" &&\n"
+                      "    tr '\\0' '\\n' 2>/dev/null <\"/proc/$p/cmdline\" | grep -qxF \"$b/tidemill\" &&\n"
+                      "    [ ! -e \"$d/taken\" ]\n"
+                      "}\n");
+}
+
 /* Ends what runs in the slot: only processes that bear its mark, whatever number was written down. */
 static void put_end(struct tm_text *out)
 {
@@ -51,6 +62,13 @@ static void put_end(struct tm_text *out)
                       "  fi\n"
                       "fi\n"
                       "rm -rf \"$d\"\n");
+}
+
+/* Asked again by whoever resumes: is an agent there that may stay? */
+static void put_look(struct tm_text *out)
+{
+    put_is_ours(out);
+    tm_text_puts(out, "ours && echo TM-RUNS\n");
 }
 
 static void put_ask(struct tm_text *out)
@@ -70,25 +88,39 @@ static void put_watch(struct tm_text *out)
                       "echo TM-ENDED $(cat status 2>/dev/null || echo 137)\n");
 }
 
+/* An agent that an earlier program started gets the new run's ticket, and joins again by it: there are never two. */
+static void put_begin(const struct tm_hosts__cloud *c, const struct tm_hosts__slot *slot, struct tm_text *out)
+{
+    if (slot->keeps) {
+        put_is_ours(out);
+        tm_text_puts(out, "if cd \"$d\" 2>/dev/null && ours; then\n"
+                          "  printf '%s' \"$t\" >ticket.new && mv ticket.new ticket || exit 1\n"
+                          "else\n"
+                          "  cd /\n");
+    }
+    put_end(out);
+    tm_text_puts(out, "mkdir -p \"$d\" && cd \"$d\" || exit 1\n"
+                      "printf '%s' \"$t\" >ticket || exit 1\n"
+                      "TIDEMILL_SLOT=$d TMPDIR=$d\n"
+                      "export TIDEMILL_SLOT TMPDIR\n");
+    if (slot->host->gpus) tm_text_printf(out, "CUDA_VISIBLE_DEVICES=%d; export CUDA_VISIBLE_DEVICES\n", slot->number);
+    tm_text_printf(out,
+                   "setsid sh -c 'trap : TERM; echo $$ >pid; \"$0\" %s; echo $? >status' \"$b/tidemill\" "
+                   "</dev/null >log 2>&1 &\n"
+                   "i=0; while [ ! -s pid ] && [ $i -lt 100 ]; do sleep 0.05; i=$((i+1)); done\n",
+                   c->options.arguments);
+    if (slot->keeps) tm_text_puts(out, "fi\n");
+}
+
 static int put_start(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct tm_text *out, struct tm_error *e)
 {
     char ticket[TM_HOSTS_TICKET_MAX];
     int rc = c->options.ticket(c->options.context, slot->id, slot->here, ticket, e);
     if (rc != 0) return rc;
-    put_end(out);
-    tm_text_printf(out,
-                   "mkdir -p \"$d\" && cd \"$d\" || exit 1\n"
-                   "TIDEMILL_TICKET=%s TIDEMILL_SLOT=$d TMPDIR=$d\n"
-                   "export TIDEMILL_TICKET TIDEMILL_SLOT TMPDIR\n",
-                   ticket);
-    if (slot->host->gpus) tm_text_printf(out, "CUDA_VISIBLE_DEVICES=%d; export CUDA_VISIBLE_DEVICES\n", slot->number);
-    tm_text_printf(out,
-                   "setsid sh -c 'trap : TERM; echo $$ >pid; \"$0\" %s; echo $? >status' \"$b/tidemill\" "
-                   "</dev/null >log 2>&1 &\n"
-                   "i=0; while [ ! -s pid ] && [ $i -lt 100 ]; do sleep 0.05; i=$((i+1)); done\n"
-                   "p=$(cat pid) || exit 1\n"
-                   "echo TM-STARTED $p\n",
-                   c->options.arguments);
+    tm_text_printf(out, "t=%s\n", ticket);
+    put_begin(c, slot, out);
+    tm_text_puts(out, "p=$(cat pid) || exit 1\n"
+                      "echo TM-STARTED $p\n");
     put_watch(out);
     return 0;
 }
@@ -109,7 +141,8 @@ static void put_return(struct tm_text *out)
 static int put_script(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct tm_text *out, struct tm_error *e)
 {
     put_names(c, slot, out);
-    if (slot->doing == TM_HOSTS_ASKING) put_ask(out);
+    if (slot->doing == TM_HOSTS_LOOKING) put_look(out);
+    if (slot->doing == TM_HOSTS_LOOKING || slot->doing == TM_HOSTS_ASKING) put_ask(out);
     if (slot->doing == TM_HOSTS_STARTING) {
         int rc = put_start(c, slot, out, e);
         if (rc != 0) return rc;
@@ -146,15 +179,21 @@ static size_t put_options(const struct tm_hosts__cloud *c, const struct tm_hosts
     return count;
 }
 
+void tm_hosts__script_path(const struct tm_hosts__cloud *c, size_t slot, char out[TM_HOSTS_PATH_BYTES])
+{
+    (void)snprintf(out, TM_HOSTS_PATH_BYTES, "%.3900s/slot-%zu.sh", c->options.state_dir, slot);
+}
+
 /* The program itself is what ssh reads while it is brought along; else a script that is for its owner alone. */
-static int make_input(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, char path[PATH_BYTES], struct tm_error *e)
+static int make_input(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, char path[TM_HOSTS_PATH_BYTES],
+                      struct tm_error *e)
 {
     struct tm_text script;
     if (slot->doing == TM_HOSTS_BRINGING) {
-        (void)snprintf(path, PATH_BYTES, "%s", c->options.program);
+        (void)snprintf(path, TM_HOSTS_PATH_BYTES, "%s", c->options.program);
         return 0;
     }
-    (void)snprintf(path, PATH_BYTES, "%.3900s/slot-%zu.sh", c->options.state_dir, (size_t)(slot - c->slots));
+    tm_hosts__script_path(c, (size_t)(slot - c->slots), path);
     tm_text_init(&script, SCRIPT_MAX);
     int rc = put_script(c, slot, &script, e);
     if (rc == 0) rc = c->env->file_write_private(c->env, path, script.data, script.length, e);
@@ -164,7 +203,7 @@ static int make_input(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, ch
 
 int tm_hosts__run(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct tm_error *e)
 {
-    char path[PATH_BYTES];
+    char path[TM_HOSTS_PATH_BYTES];
     char control[128];
     char bring[512];
     const char *words[WORDS_MAX] = {"/bin/sh", "-c", "exec \"$@\" <\"$0\"", path};
@@ -253,6 +292,61 @@ bool tm_hosts__said(const struct tm_hosts__slot *slot, const char *word, char *o
     return false;
 }
 
+/* ---- the folder of its sockets ---- */
+
+static const char sockets_name[] = "/tmp/tidemill-ssh-";
+
+static void sockets_file(const struct tm_hosts__cloud *c, char out[TM_HOSTS_PATH_BYTES])
+{
+    (void)snprintf(out, TM_HOSTS_PATH_BYTES, "%.3900s/sockets", c->options.state_dir);
+}
+
+struct sockets {
+    struct tm_env *env;
+    const char *folder;
+};
+
+static int remove_socket(void *context, const char *name, struct tm_error *e)
+{
+    const struct sockets *sockets = context;
+    char path[512];
+    (void)snprintf(path, sizeof path, "%.200s/%.255s", sockets->folder, name);
+    return sockets->env->file_remove(sockets->env, path, e);
+}
+
+static void remove_sockets(struct tm_env *env, const char *folder)
+{
+    struct sockets sockets = {.env = env, .folder = folder};
+    (void)env->folder_each(env, folder, remove_socket, &sockets, NULL);
+    (void)env->file_remove(env, folder, NULL);
+}
+
+/* Of a program that was killed. */
+static void remove_sockets_before(struct tm_hosts__cloud *c, const char *file)
+{
+    struct tm_text text;
+    tm_text_init(&text, 256);
+    if (c->env->file_read(c->env, file, &text, NULL) == 0) {
+        const char *folder = tm_text_string(&text);
+        size_t name = sizeof sockets_name - 1;
+        bool ours = strncmp(folder, sockets_name, name) == 0 && strlen(folder) == name + 16;
+        if (ours && strspn(folder + name, "0123456789abcdef") == 16) remove_sockets(c->env, folder);
+    }
+    tm_text_deinit(&text);
+}
+
+int tm_hosts__make_sockets(struct tm_hosts__cloud *c, struct tm_error *e)
+{
+    char file[TM_HOSTS_PATH_BYTES];
+    sockets_file(c, file);
+    if (c->env->file_exists(c->env, file)) remove_sockets_before(c, file);
+    int length = snprintf(c->sockets, sizeof c->sockets, "%s%016" PRIx64, sockets_name, c->env->random_u64(c->env));
+    int rc = c->env->file_write_private(c->env, file, c->sockets, (size_t)length, e);
+    if (rc == 0) rc = c->env->folder_make(c->env, c->sockets, e);
+    if (rc != 0) c->sockets[0] = '\0';
+    return rc;
+}
+
 void tm_hosts__close_sockets(struct tm_hosts__cloud *c)
 {
     char control[128];
@@ -276,5 +370,8 @@ void tm_hosts__close_sockets(struct tm_hosts__cloud *c)
         }
         if (output >= 0) c->env->net_close(c->env, output);
     }
-    (void)c->env->file_remove(c->env, c->sockets, NULL);
+    char file[TM_HOSTS_PATH_BYTES];
+    sockets_file(c, file);
+    remove_sockets(c->env, c->sockets);
+    (void)c->env->file_remove(c->env, file, NULL);
 }

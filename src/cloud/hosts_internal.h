@@ -4,8 +4,11 @@
 
 #include "cloud/hosts_cloud.h"
 
+enum { TM_HOSTS_PATH_BYTES = 4096 };
+
 enum tm_hosts__doing {
     TM_HOSTS_NOTHING,  /* the slot is free */
+    TM_HOSTS_LOOKING,  /* does an agent of an earlier program run there? And as TM_HOSTS_ASKING */
     TM_HOSTS_ASKING,   /* who we are there, and whether the program is there */
     TM_HOSTS_BRINGING, /* the program */
     TM_HOSTS_STARTING, /* the agent is started, and has not joined */
@@ -25,6 +28,8 @@ struct tm_hosts__slot {
     struct tm_text said;
     char here[TM_ADDRESS_MAX]; /* this machine as the host sees it */
     bool unclean;              /* something may be left there */
+    bool unknown;              /* an earlier program may have left an agent, and nobody has looked yet */
+    bool keeps;                /* its agent is to be one that was found there */
     int failures;              /* in a row */
     int returns;               /* to its agent, likewise */
     int64_t retry_ms;
@@ -42,6 +47,7 @@ struct tm_hosts__cloud {
     struct tm_hosts__slot *slots;
     size_t slot_count;
     int want[2];
+    bool said; /* how many are wanted, since this program began */
     struct tm_cloud_instance *instances;
     size_t instance_count;
     size_t instance_capacity;
@@ -63,8 +69,13 @@ bool tm_hosts__has_ended(struct tm_hosts__cloud *cloud, struct tm_hosts__slot *s
 void tm_hosts__stop(struct tm_hosts__cloud *cloud, struct tm_hosts__slot *slot);
 /* The rest of a line that begins with `word` in what was said; false: there is none. */
 bool tm_hosts__said(const struct tm_hosts__slot *slot, const char *word, char *out, size_t size);
+/* A folder for ssh's control sockets, with a name that is short, as sockets need, and that nobody can have taken; that
+ * of a program that was killed is removed. */
+int tm_hosts__make_sockets(struct tm_hosts__cloud *cloud, struct tm_error *e);
 /* Ends the connections that ssh keeps, and removes their folder. */
 void tm_hosts__close_sockets(struct tm_hosts__cloud *cloud);
+/* What the slot's host reads: it is there as long as something may be left on the host. */
+void tm_hosts__script_path(const struct tm_hosts__cloud *cloud, size_t slot, char out[TM_HOSTS_PATH_BYTES]);
 int tm_hosts__hash_program(struct tm_env *env, const char *path, char out[65], struct tm_error *e);
 
 #endif

@@ -1,6 +1,7 @@
 #include "cloud/kube_cloud.h"
 
 #include "base/alloc.h"
+#include "base/dns_name.h"
 #include "cloud/kube_config.h"
 
 #include <inttypes.h>
@@ -23,7 +24,7 @@ enum {
 };
 
 /* What a call does, one request after the other. */
-enum request { POST_SECRET, POST_POD, GET_PODS, DELETE_POD, DELETE_SECRET, REQUEST_NONE };
+enum request { POST_SECRET, POST_POD, PATCH_SECRET, PATCH_POD, GET_PODS, DELETE_POD, DELETE_SECRET, REQUEST_NONE };
 
 struct kube {
     struct tm_env *env;
@@ -55,7 +56,8 @@ static int prepare(void *context, struct tm_text *url, struct tm_text *headers, 
     if (rc != 0) return rc;
     tm_text_printf(url, "%s%s", k->config.server, k->path);
     tm_text_puts(headers, "Accept: application/json\nUser-Agent: tidemill\n");
-    if (k->body.length > 0) tm_text_puts(headers, "Content-Type: application/json\n");
+    bool patch = strcmp(k->method, "PATCH") == 0;
+    if (k->body.length > 0) tm_text_printf(headers, "Content-Type: application/%sjson\n", patch ? "merge-patch+" : "");
     if (k->config.token_file == NULL) {
         if (k->config.token != NULL) tm_text_printf(headers, "Authorization: Bearer %s\n", k->config.token);
         return 0;
@@ -94,6 +96,7 @@ __attribute__((format(printf, 2, 3))) static void set_path(struct kube *k, const
     va_end(arguments);
 }
 
+/* A new one, or what changes of one that there is. */
 static int write_secret(struct kube *k, struct tm_error *e)
 {
     char ticket[TM_REMOTE_WORDS_MAX];
@@ -101,7 +104,10 @@ static int write_secret(struct kube *k, struct tm_error *e)
     int rc = k->options.ticket(k->options.ticket_context, k->call.instance, k->call.market, ticket, e);
     if (rc != 0) return rc;
     tm_jsonout_init_line(&json, &k->body);
-    tm_kube_secret__write(k->call.name, k->options.pod.app, k->folder, "ticket", ticket, &json);
+    if (k->request == PATCH_SECRET)
+        tm_kube_secret__write_patch("ticket", ticket, &json);
+    else
+        tm_kube_secret__write(k->call.name, k->options.pod.app, k->folder, "ticket", ticket, &json);
     memset(ticket, 0, sizeof ticket);
     return tm_text_status(&k->body, e);
 }
@@ -117,6 +123,15 @@ static int write_pod(struct kube *k, struct tm_error *e)
     pod.market = k->call.market;
     tm_jsonout_init_line(&json, &k->body);
     tm_kube_pod_write(&pod, &json);
+    return tm_text_status(&k->body, e);
+}
+
+/* Which instance the pod is now. That it changes has the kubelet look at its Secret at once, not within a minute. */
+static int write_number(struct kube *k, struct tm_error *e)
+{
+    struct tm_jsonout json;
+    tm_jsonout_init_line(&json, &k->body);
+    tm_kube_pod__write_patch(k->call.instance, &json);
     return tm_text_status(&k->body, e);
 }
 
@@ -136,6 +151,14 @@ static int start(struct kube *k, enum request request, struct tm_error *e)
         set_path(k, "pods");
         rc = write_pod(k, e);
         return rc == 0 ? ask(k, "POST", e) : rc;
+    case PATCH_SECRET:
+        set_path(k, "secrets/%s", k->call.name);
+        rc = write_secret(k, e);
+        return rc == 0 ? ask(k, "PATCH", e) : rc;
+    case PATCH_POD:
+        set_path(k, "pods/%s", k->call.name);
+        rc = write_number(k, e);
+        return rc == 0 ? ask(k, "PATCH", e) : rc;
     case GET_PODS:
         set_path(k, "pods?labelSelector=tidemill.io%%2Ffolder%%3D%s", k->folder);
         return ask(k, "GET", e);
@@ -153,8 +176,10 @@ static int start(struct kube *k, enum request request, struct tm_error *e)
 
 static int kube_begin(void *self, const struct tm_remote_call *call, struct tm_error *e)
 {
-    static const enum request first[] = {
-        [TM_REMOTE_CREATE] = POST_SECRET, [TM_REMOTE_LIST] = GET_PODS, [TM_REMOTE_DELETE] = DELETE_POD};
+    static const enum request first[] = {[TM_REMOTE_CREATE] = POST_SECRET,
+                                         [TM_REMOTE_ADOPT] = PATCH_SECRET,
+                                         [TM_REMOTE_LIST] = GET_PODS,
+                                         [TM_REMOTE_DELETE] = DELETE_POD};
     struct kube *k = self;
     k->call = *call;
     return start(k, first[call->kind], e);
@@ -196,6 +221,7 @@ static enum request after(struct kube *k, const struct tm_web_answer *answer, st
     if (status == 401) k->config.token_ends_ms = 0; /* a plugin is asked again */
     if (status == 0 || status >= 500 || status == 429) out->outcome = TM_REMOTE_NO_ANSWER;
     if (k->request == POST_SECRET && (done || exists)) return POST_POD;
+    if (k->request == PATCH_SECRET && done) return PATCH_POD;
     if (k->request == DELETE_POD && (done || gone)) {
         k->pod_gone = gone;
         return DELETE_SECRET;
@@ -286,7 +312,7 @@ static int open_kube(struct kube *k, struct tm_error *e)
     const struct tm_kube_options *options = &k->options;
     int rc = tm_kube_config__find(k->env, options->context, options->arena, &k->config, e);
     if (rc == 0 && options->space != NULL) k->config.space = options->space;
-    if (rc == 0 && !tm_kube_name_is_good(k->config.space))
+    if (rc == 0 && !tm_dns_label_is_good(k->config.space))
         rc = tm_error_set(e, TM_EINPUT, "\"%.60s\" cannot be the name of a namespace", k->config.space);
     if (rc == 0) rc = tm_web_create(k->env, &k->web, e);
     tm_remote__prefix(options->folder, k->prefix);
@@ -312,6 +338,7 @@ int tm_kube_cloud_create(struct tm_env *env, const struct tm_kube_options *optio
     struct tm_remote_driver driver = {.self = k,
                                       .things = "pods",
                                       .look_up = k->look_up,
+                                      .adopts_waiting = true,
                                       .begin = kube_begin,
                                       .step = kube_step,
                                       .watch = kube_watch,

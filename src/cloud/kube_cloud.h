@@ -1,5 +1,7 @@
 /* Kubernetes as a cloud: one pod is one instance, made and deleted by the API server's HTTP interface (remote_cloud.h
- * has what is common to such services). A pod's ticket is in a Secret of the pod's name.
+ * has what is common to such services). A pod's ticket is in a Secret of the pod's name,
+ * which its agent sees as a file. A pod that an earlier program of the run left is taken over by another ticket in it:
+ * its agent joins by that one, wherever it stands.
  *
  * A pod that is evicted, preempted by another or deleted by somebody has a notice: its grace period. One that has no
  * node is capacity that is not there. A list is asked for, not watched: a second after a change, then ever less often.

@@ -2,11 +2,16 @@
 
 #include "base/alloc.h"
 #include "base/calendar.h"
+#include "base/dns_name.h"
 #include "base/doc.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#define TICKET_DIR  "/var/run/secrets/tidemill.io"
+#define TICKET_FILE "ticket"
+#define GIVE_UP     "15m" /* without its run: so long it may be taken over */
 
 enum { PODS_MAX = 4096, LOST_AFTER_S = 15, GRACE_S = 30 };
 
@@ -109,18 +114,9 @@ static void write_amounts(const struct tm_kube_pod *pod, const char *key, struct
     tm_jsonout_end(json);
 }
 
-static void write_variables(const struct tm_kube_pod *pod, struct tm_jsonout *json)
+static void write_variables(struct tm_jsonout *json)
 {
     tm_jsonout_list(json, "env");
-    tm_jsonout_object(json, NULL);
-    tm_jsonout_string(json, "name", "TIDEMILL_TICKET");
-    tm_jsonout_object(json, "valueFrom");
-    tm_jsonout_object(json, "secretKeyRef");
-    tm_jsonout_string(json, "name", pod->secret);
-    tm_jsonout_string(json, "key", pod->secret_key);
-    tm_jsonout_end(json);
-    tm_jsonout_end(json);
-    tm_jsonout_end(json);
     tm_jsonout_object(json, NULL);
     tm_jsonout_string(json, "name", "POD_IP");
     tm_jsonout_object(json, "valueFrom");
@@ -132,11 +128,43 @@ static void write_variables(const struct tm_kube_pod *pod, struct tm_jsonout *js
     tm_jsonout_end(json);
 }
 
+/* Its Secret as a file, since the file changes with it: a variable would not, nor would a file by subPath. */
+static void write_mounts(struct tm_jsonout *json)
+{
+    tm_jsonout_list(json, "volumeMounts");
+    tm_jsonout_object(json, NULL);
+    tm_jsonout_string(json, "name", "ticket");
+    tm_jsonout_string(json, "mountPath", TICKET_DIR);
+    tm_jsonout_bool(json, "readOnly", true);
+    tm_jsonout_end(json);
+    tm_jsonout_end(json);
+}
+
+static void write_volumes(const struct tm_kube_pod *pod, struct tm_jsonout *json)
+{
+    tm_jsonout_list(json, "volumes");
+    tm_jsonout_object(json, NULL);
+    tm_jsonout_string(json, "name", "ticket");
+    tm_jsonout_object(json, "secret");
+    tm_jsonout_string(json, "secretName", pod->secret);
+    tm_jsonout_list(json, "items");
+    tm_jsonout_object(json, NULL);
+    tm_jsonout_string(json, "key", pod->secret_key);
+    tm_jsonout_string(json, "path", TICKET_FILE);
+    tm_jsonout_end(json);
+    tm_jsonout_end(json);
+    tm_jsonout_end(json);
+    tm_jsonout_end(json);
+    tm_jsonout_end(json);
+}
+
 static void write_container(const struct tm_kube_pod *pod, struct tm_jsonout *json)
 {
     char left[32];
     (void)snprintf(left, sizeof left, "%" PRId64 "s", pod->grace_s);
-    const char *const words[] = {"tidemill", "agent", "--host", "$(POD_IP)", "--notice-left", left};
+    const char *const words[] = {"tidemill",  "agent",     "--join",        "@" TICKET_DIR "/" TICKET_FILE,
+                                 "--host",    "$(POD_IP)", "--notice-left", left,
+                                 "--give-up", GIVE_UP};
     tm_jsonout_list(json, "containers");
     tm_jsonout_object(json, NULL);
     tm_jsonout_string(json, "name", "agent");
@@ -145,7 +173,8 @@ static void write_container(const struct tm_kube_pod *pod, struct tm_jsonout *js
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         tm_jsonout_string(json, NULL, words[i]);
     tm_jsonout_end(json);
-    write_variables(pod, json);
+    write_variables(json);
+    write_mounts(json);
     if (pod->cpu != NULL || pod->memory != NULL || pod->gpus > 0) {
         tm_jsonout_object(json, "resources");
         write_amounts(pod, "requests", json);
@@ -178,7 +207,28 @@ void tm_kube_pod_write(const struct tm_kube_pod *pod, struct tm_jsonout *json)
     write_selector(pod, json);
     write_tolerations(pod, json);
     write_container(pod, json);
+    write_volumes(pod, json);
     tm_jsonout_end(json);
+    tm_jsonout_end(json);
+}
+
+void tm_kube_pod__write_patch(uint64_t instance, struct tm_jsonout *json)
+{
+    char number[32];
+    (void)snprintf(number, sizeof number, "%" PRIu64, instance);
+    tm_jsonout_object(json, NULL);
+    tm_jsonout_object(json, "metadata");
+    tm_jsonout_object(json, "labels");
+    tm_jsonout_string(json, TM_KUBE_LABEL_INSTANCE, number);
+    tm_jsonout_end(json);
+    tm_jsonout_end(json);
+    tm_jsonout_end(json);
+}
+
+static void put_ticket(const char *key, const char *ticket, struct tm_jsonout *json)
+{
+    tm_jsonout_object(json, "stringData");
+    tm_jsonout_string(json, key, ticket);
     tm_jsonout_end(json);
 }
 
@@ -190,9 +240,14 @@ void tm_kube_secret__write(const char *name, const char *app, const char *folder
     if (folder != NULL) tm_jsonout_string(json, TM_KUBE_LABEL_FOLDER, folder);
     end_head(json);
     tm_jsonout_string(json, "type", "Opaque");
-    tm_jsonout_object(json, "stringData");
-    tm_jsonout_string(json, key, ticket);
+    put_ticket(key, ticket, json);
     tm_jsonout_end(json);
+}
+
+void tm_kube_secret__write_patch(const char *key, const char *ticket, struct tm_jsonout *json)
+{
+    tm_jsonout_object(json, NULL);
+    put_ticket(key, ticket, json);
     tm_jsonout_end(json);
 }
 
@@ -263,7 +318,7 @@ static bool take_pod(const json_t *pod, int64_t now_ms, struct tm_remote_row *ro
     const char *phase = word(status, "phase");
     size_t length = strlen(name);
     *row = (struct tm_remote_row){.phase = TM_REMOTE_PENDING, .status = -1};
-    if (length == 0 || length >= sizeof row->name || !tm_kube_name_is_good(name)) return false;
+    if (length == 0 || length >= sizeof row->name || !tm_dns_name_is_good(name)) return false;
     memcpy(row->name, name, length + 1);
     (void)snprintf(row->host, sizeof row->host, "%.60s", word(status, "podIP"));
     (void)snprintf(row->zone, sizeof row->zone, "%.60s", word(spec, "nodeName"));
@@ -321,16 +376,4 @@ void tm_kube_status__read(const char *text, size_t length, char words[TM_REMOTE_
     for (char *at = words; *at != '\0'; at++)
         if ((unsigned char)*at < 32 || *at == 127) *at = ' ';
     json_decref(root);
-}
-
-bool tm_kube_name_is_good(const char *name)
-{
-    size_t length = strlen(name);
-    if (length == 0 || length > 253) return false;
-    for (const char *at = name; *at != '\0'; at++) {
-        bool sign = *at == '-' || *at == '.';
-        if (!sign && !(*at >= 'a' && *at <= 'z') && !(*at >= '0' && *at <= '9')) return false;
-        if (sign && (at == name || at[1] == '\0')) return false;
-    }
-    return true;
 }

@@ -51,6 +51,9 @@ void tm_kube_pod_write(const struct tm_kube_pod *pod, struct tm_jsonout *json);
 /* Its Secret; `folder` and `app` as above. */
 void tm_kube_secret__write(const char *name, const char *app, const char *folder, const char *key, const char *ticket,
                            struct tm_jsonout *json);
+/* What changes of a Secret that has another ticket, and of a pod that is another instance (merge patches). */
+void tm_kube_secret__write_patch(const char *key, const char *ticket, struct tm_jsonout *json);
+void tm_kube_pod__write_patch(uint64_t instance, struct tm_jsonout *json);
 /* "apiVersion", "kind" and "metadata" of anything of ours, in an object that is open; metadata stays open. `space`: its
  * namespace; NULL: that of the request, or none. */
 void tm_kube_head_write(struct tm_jsonout *json, const char *version, const char *kind, const char *name,
@@ -64,8 +67,5 @@ int tm_kube_pods__read(const char *text, size_t length, int64_t now_ms, struct t
                        size_t *out_count, struct tm_error *e);
 /* What a Status says: its message, and whether it is about a quota. */
 void tm_kube_status__read(const char *text, size_t length, char words[TM_REMOTE_WORDS_MAX]);
-
-/* May it be a name of a pod, a namespace or a label's value: letters in lower case, digits, '-' and '.'? */
-bool tm_kube_name_is_good(const char *name);
 
 #endif

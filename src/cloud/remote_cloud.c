@@ -15,7 +15,7 @@ enum {
     POLL_MIN_MS = 500,
     RETRY_MS = 1000,
     RETRY_DOUBLINGS = 6,
-    DELETE_PAUSE_MS = 5000,
+    AGAIN_PAUSE_MS = 5000,
     STEADY_MS = 60000,
     STRAYS_MAX = 64,
     HANDLES_MAX = 64,
@@ -24,13 +24,16 @@ enum {
 
 struct thing {
     char name[TM_REMOTE_NAME_MAX];
-    bool asked;   /* for, and the answer is not there */
-    bool over;    /* there is none by that name (any more) */
-    bool end;     /* it is to end */
-    bool seen;    /* in the last list */
-    bool runs;    /* as the service says */
-    bool refused; /* for want of capacity, in the last list */
-    bool told;    /* why it waits */
+    bool asked;             /* for, and the answer is not there */
+    bool over;              /* there is none by that name (any more) */
+    bool end;               /* it is to end */
+    bool seen;              /* in the last list */
+    bool runs;              /* as the service says */
+    bool refused;           /* for want of capacity, in the last list */
+    bool told;              /* why it waits */
+    bool adopt;             /* it is of an earlier program, and has not got its ticket */
+    int64_t adopt_ms;       /* when it is given one (again) */
+    int64_t adopt_until_ms; /* later it is given up */
     int64_t running_ms;
     int64_t delete_ms;       /* when it is asked to end (again) */
     int64_t delete_first_ms; /* 0: not so far */
@@ -56,10 +59,12 @@ struct remote {
     struct tm_remote_call call;
     size_t call_at; /* of the instance, or of the stray behind them */
     bool listed;    /* once, so that what was left is known */
+    bool closing;   /* nothing is wanted, whatever is there */
     bool told;      /* that the service does not do what it is asked */
     int64_t poll_ms;
     int64_t list_ms;
     int want[TM_CLOUD_POOLS_MAX];
+    bool said[TM_CLOUD_POOLS_MAX];        /* how many are wanted */
     int missing[TM_CLOUD_POOLS_MAX];      /* as was told */
     bool turned_down[TM_CLOUD_POOLS_MAX]; /* the last one that was asked for */
     int failures[TM_CLOUD_POOLS_MAX];
@@ -185,6 +190,7 @@ static int arrive(struct remote *r, size_t at, struct tm_error *e)
     struct tm_cloud_instance *instance = &r->instances[at];
     instance->state = TM_INSTANCE_RUNNING;
     instance->arrived_ms = now_ms(&r->cloud);
+    r->things[at].adopt = false;
     r->failures[instance->pool] = 0;
     return tell(r, (struct tm_cloud_event){.kind = TM_CLOUD_ARRIVED, .instance = instance->id, .pool = instance->pool},
                 e);
@@ -222,6 +228,16 @@ static size_t find(const struct remote *r, uint64_t id)
     return (size_t)(id - first);
 }
 
+/* Of this program, or adopted. */
+static size_t find_name(const struct remote *r, const char *name)
+{
+    size_t at = find(r, number_of(r, name));
+    if (at < r->instance_count) return at;
+    for (at = 0; at < r->instance_count; at++)
+        if (!r->things[at].over && strcmp(r->things[at].name, name) == 0) break;
+    return at;
+}
+
 static void take_stray(struct remote *r, const char *name)
 {
     size_t at = 0;
@@ -247,7 +263,7 @@ static int take_running(struct remote *r, size_t at, const struct tm_remote_row 
     (void)snprintf(instance->host, sizeof instance->host, "%s", row->host);
     if (row->price_usd_h > 0) instance->price_usd_h = r->pools[instance->pool].price_usd_h = row->price_usd_h;
     if (row->zone[0] != '\0') (void)snprintf(instance->zone, sizeof instance->zone, "%s", row->zone);
-    if (instance->state != TM_INSTANCE_STARTING) return 0;
+    if (instance->state != TM_INSTANCE_STARTING || thing->adopt) return 0;
     if (r->options.has_joined == NULL) return arrive(r, at, e);
     if (now_ms(&r->cloud) - thing->running_ms <= r->options.start_limit_ms) return 0;
     tm_log(TM_LOG_WARN, "%s: %s runs, but its agent has not joined: another one is asked for", r->driver.things,
@@ -265,6 +281,10 @@ static int take_row(struct remote *r, size_t at, const struct tm_remote_row *row
     if (is_gone(instance)) {
         thing->end = true;
         return 0;
+    }
+    if (thing->adopt && now_ms(&r->cloud) > thing->adopt_until_ms) {
+        tm_log(TM_LOG_WARN, "%s: %s could not be taken over: another one is asked for", r->driver.things, thing->name);
+        return end(r, at, TM_INSTANCE_LOST, -1, e);
     }
     if (row->words[0] != '\0' && !thing->told && row->phase != TM_REMOTE_LEAVING) {
         thing->told = true;
@@ -316,6 +336,97 @@ static int tell_missing(struct remote *r, struct tm_error *e)
     return rc;
 }
 
+/* Of a pool: those that are, or will be, there, but for those about to go. */
+static int active(const struct remote *r, int pool)
+{
+    int count = 0;
+    for (size_t i = 0; i < r->instance_count; i++) {
+        const struct tm_cloud_instance *instance = &r->instances[i];
+        count += instance->pool == pool && !is_gone(instance) && instance->state != TM_INSTANCE_NOTICED;
+    }
+    return count;
+}
+
+/* One more, which has no thing so far. */
+static int add_instance(struct remote *r, int pool, struct tm_error *e)
+{
+    void *instances = r->instances;
+    void *things = r->things;
+    size_t at = r->instance_count;
+    uint64_t first = r->options.id_first > 0 ? r->options.id_first : 1;
+    int rc = tm_grow(&instances, &r->instance_capacity, at + 1, sizeof *r->instances, HISTORY_MAX);
+    r->instances = instances;
+    if (rc == 0) rc = tm_grow(&things, &r->thing_capacity, at + 1, sizeof *r->things, HISTORY_MAX);
+    r->things = things;
+    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "more than %d instances in one run", HISTORY_MAX);
+    r->instances[at] = (struct tm_cloud_instance){.id = first + at,
+                                                  .pool = pool,
+                                                  .kind = r->pools[pool].kind,
+                                                  .state = TM_INSTANCE_STARTING,
+                                                  .price_usd_h = r->pools[pool].price_usd_h,
+                                                  .asked_ms = now_ms(&r->cloud),
+                                                  .arrived_ms = -1,
+                                                  .noticed_ms = -1,
+                                                  .gone_ms = -1};
+    (void)snprintf(r->instances[at].type, sizeof r->instances[at].type, "%s", r->pools[pool].type);
+    r->things[at] = (struct thing){.name = ""};
+    r->instance_count++;
+    return 0;
+}
+
+/* ---- what an earlier program left ---- */
+
+/* Of a thing, by its name (name_thing); -1: it has none that we know. */
+static int pool_in(const struct remote *r, const char *name)
+{
+    const char *at = strchr(name + strlen(r->options.prefix), '-');
+    const char *end = at != NULL ? strchr(at + 1, '-') : NULL;
+    int64_t pool = 0;
+    if (end == NULL || at[1] != 'p' || !tm_number_i64(at + 2, (size_t)(end - at - 2), &pool)) return -1;
+    return pool >= 1 && pool <= r->pool_count ? (int)pool - 1 : -1;
+}
+
+/* Those that run first: where there are more than there may be, those that wait are ended. */
+static int adopt_all(struct remote *r, const struct tm_remote_answer *answer, struct tm_error *e)
+{
+    static const enum tm_remote_phase phases[] = {TM_REMOTE_RUNNING, TM_REMOTE_PENDING};
+    for (size_t k = 0; k < 2 * answer->row_count; k++) {
+        const struct tm_remote_row *row = &answer->rows[k % answer->row_count];
+        bool ours = strncmp(row->name, r->options.prefix, strlen(r->options.prefix)) == 0;
+        int pool = ours ? pool_in(r, row->name) : -1;
+        if (pool < 0 || row->phase != phases[k / answer->row_count] || active(r, pool) >= r->pools[pool].limit)
+            continue;
+        int rc = add_instance(r, pool, e);
+        if (rc != 0) return rc;
+        struct thing *thing = &r->things[r->instance_count - 1];
+        (void)snprintf(thing->name, sizeof thing->name, "%s", row->name);
+        thing->adopt = r->instances[r->instance_count - 1].recalled = true;
+        thing->runs = row->phase == TM_REMOTE_RUNNING;
+        thing->adopt_ms = now_ms(&r->cloud);
+        thing->adopt_until_ms = thing->adopt_ms + r->options.start_limit_ms;
+        tm_log(TM_LOG_INFO, "%s: %s of an earlier program is instance %" PRIu64 " now", r->driver.things, thing->name,
+               r->instances[r->instance_count - 1].id);
+    }
+    return 0;
+}
+
+/* Those that have not come and are not wanted any more go at once, and were never there: first those that do not run,
+ * and the newest. Others go by release. */
+static void drop_waiting(struct remote *r, int pool)
+{
+    int more = active(r, pool) - r->want[pool];
+    for (int running = 0; running < 2; running++)
+        for (size_t i = r->instance_count; more > 0 && i-- > 0;) {
+            struct tm_cloud_instance *instance = &r->instances[i];
+            if (instance->pool != pool || instance->state != TM_INSTANCE_STARTING || r->things[i].runs != running)
+                continue;
+            instance->state = TM_INSTANCE_RELEASED;
+            instance->gone_ms = now_ms(&r->cloud);
+            r->things[i].end = true;
+            more--;
+        }
+}
+
 static int take_list(struct remote *r, const struct tm_remote_answer *answer, struct tm_error *e)
 {
     int rc = 0;
@@ -323,10 +434,11 @@ static int take_list(struct remote *r, const struct tm_remote_answer *answer, st
         r->things[i].seen = false;
     for (size_t i = 0; i < r->stray_count; i++)
         r->strays[i].seen = false;
+    if (!r->listed && !r->closing) rc = adopt_all(r, answer, e);
     for (size_t i = 0; rc == 0 && i < answer->row_count; i++) {
         const struct tm_remote_row *row = &answer->rows[i];
         if (strncmp(row->name, r->options.prefix, strlen(r->options.prefix)) != 0) continue;
-        size_t at = find(r, number_of(r, row->name));
+        size_t at = find_name(r, row->name);
         if (at < r->instance_count)
             rc = take_row(r, at, row, e);
         else
@@ -334,6 +446,8 @@ static int take_list(struct remote *r, const struct tm_remote_answer *answer, st
     }
     if (rc == 0) rc = take_missing(r, e);
     if (rc == 0) rc = tell_missing(r, e);
+    for (int pool = 0; rc == 0 && !r->listed && pool < r->pool_count; pool++)
+        if (r->said[pool]) drop_waiting(r, pool); /* of those that were adopted */
     r->listed = true;
     return rc;
 }
@@ -369,11 +483,32 @@ static int take_created(struct remote *r, const struct tm_remote_answer *answer,
     return rc == 0 ? tell_missing(r, e) : rc;
 }
 
+static int take_adopted(struct remote *r, const struct tm_remote_answer *answer, struct tm_error *e)
+{
+    struct thing *thing = &r->things[r->call_at];
+    look_soon(r);
+    if (answer->outcome == TM_REMOTE_DONE) {
+        thing->adopt = r->told = false;
+        thing->running_ms = now_ms(&r->cloud); /* its agent begins anew */
+        return 0;
+    }
+    if (answer->outcome == TM_REMOTE_NO_ANSWER) {
+        say_once(r, "one could not be taken over", answer);
+        return 0;
+    }
+    tm_log(TM_LOG_WARN, "%s: %s could not be taken over: %s; another one is asked for", r->driver.things, thing->name,
+           answer->words[0] != '\0' ? answer->words : "it has gone");
+    thing->adopt = false;
+    return end(r, r->call_at, TM_INSTANCE_LOST, -1, e);
+}
+
 static int take_answer(struct remote *r, const struct tm_remote_answer *answer, struct tm_error *e)
 {
     switch (r->call.kind) {
     case TM_REMOTE_CREATE:
         return take_created(r, answer, e);
+    case TM_REMOTE_ADOPT:
+        return take_adopted(r, answer, e);
     case TM_REMOTE_LIST:
         r->list_ms = now_ms(&r->cloud) + r->poll_ms;
         r->poll_ms = 2 * r->poll_ms < r->options.poll_ms ? 2 * r->poll_ms : r->options.poll_ms;
@@ -398,7 +533,7 @@ static int call(struct remote *r, enum tm_remote_call_kind kind, const char *nam
 {
     r->call = (struct tm_remote_call){.kind = kind, .force = r->call.force};
     (void)snprintf(r->call.name, sizeof r->call.name, "%s", name);
-    if (kind == TM_REMOTE_CREATE) {
+    if (kind == TM_REMOTE_CREATE || kind == TM_REMOTE_ADOPT) {
         r->call.instance = r->instances[r->call_at].id;
         r->call.market = r->instances[r->call_at].kind;
         r->call.pool = r->instances[r->call_at].pool;
@@ -414,7 +549,7 @@ static bool delete_due(struct remote *r, int64_t *delete_ms, int64_t *first_ms)
     int64_t now = now_ms(&r->cloud);
     if (*delete_ms > now) return false;
     if (*first_ms == 0) *first_ms = now > 0 ? now : 1;
-    *delete_ms = now + DELETE_PAUSE_MS;
+    *delete_ms = now + AGAIN_PAUSE_MS;
     r->call.force = now - *first_ms >= r->options.delete_again_ms;
     return true;
 }
@@ -438,52 +573,39 @@ static int delete_one(struct remote *r, bool *out_due, struct tm_error *e)
     return 0;
 }
 
-/* Of a pool: those that are, or will be, there, but for those about to go. */
-static int active(const struct remote *r, int pool)
-{
-    int count = 0;
-    for (size_t i = 0; i < r->instance_count; i++) {
-        const struct tm_cloud_instance *instance = &r->instances[i];
-        count += instance->pool == pool && !is_gone(instance) && instance->state != TM_INSTANCE_NOTICED;
-    }
-    return count;
-}
-
-/* By its pool, where there is a choice, and its number. */
+/* By its pool and its number. */
 static void name_thing(const struct remote *r, const struct tm_cloud_instance *instance, char out[TM_REMOTE_NAME_MAX])
 {
-    if (r->options.pool_count > 0)
-        (void)snprintf(out, TM_REMOTE_NAME_MAX, "%.36sp%d-%" PRIu64, r->stem, instance->pool + 1, instance->id);
-    else
-        (void)snprintf(out, TM_REMOTE_NAME_MAX, "%.40s%" PRIu64, r->stem, instance->id);
+    (void)snprintf(out, TM_REMOTE_NAME_MAX, "%.36sp%d-%" PRIu64, r->stem, instance->pool + 1, instance->id);
 }
 
 static int create_one(struct remote *r, int pool, struct tm_error *e)
 {
-    void *instances = r->instances;
-    void *things = r->things;
-    size_t at = r->instance_count;
-    uint64_t first = r->options.id_first > 0 ? r->options.id_first : 1;
-    int rc = tm_grow(&instances, &r->instance_capacity, at + 1, sizeof *r->instances, HISTORY_MAX);
-    r->instances = instances;
-    if (rc == 0) rc = tm_grow(&things, &r->thing_capacity, at + 1, sizeof *r->things, HISTORY_MAX);
-    r->things = things;
-    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "more than %d instances in one run", HISTORY_MAX);
-    r->instances[at] = (struct tm_cloud_instance){.id = first + at,
-                                                  .pool = pool,
-                                                  .kind = r->pools[pool].kind,
-                                                  .state = TM_INSTANCE_STARTING,
-                                                  .price_usd_h = r->pools[pool].price_usd_h,
-                                                  .asked_ms = now_ms(&r->cloud),
-                                                  .arrived_ms = -1,
-                                                  .noticed_ms = -1,
-                                                  .gone_ms = -1};
-    (void)snprintf(r->instances[at].type, sizeof r->instances[at].type, "%s", r->pools[pool].type);
-    r->things[at] = (struct thing){.asked = true};
-    name_thing(r, &r->instances[at], r->things[at].name);
-    r->instance_count++;
-    r->call_at = at;
-    return call(r, TM_REMOTE_CREATE, r->things[at].name, e);
+    int rc = add_instance(r, pool, e);
+    if (rc != 0) return rc;
+    r->call_at = r->instance_count - 1;
+    r->things[r->call_at].asked = true;
+    name_thing(r, &r->instances[r->call_at], r->things[r->call_at].name);
+    return call(r, TM_REMOTE_CREATE, r->things[r->call_at].name, e);
+}
+
+/* It is to be given a ticket, and can be. */
+static bool may_adopt(const struct remote *r, size_t at)
+{
+    const struct thing *thing = &r->things[at];
+    return thing->adopt && !thing->end && !thing->over && (thing->runs || r->driver.adopts_waiting);
+}
+
+static int adopt_one(struct remote *r, bool *out_due, struct tm_error *e)
+{
+    for (size_t i = 0; i < r->instance_count; i++) {
+        if (!may_adopt(r, i) || r->things[i].adopt_ms > now_ms(&r->cloud)) continue;
+        *out_due = true;
+        r->things[i].adopt_ms = now_ms(&r->cloud) + AGAIN_PAUSE_MS;
+        r->call_at = i;
+        return call(r, TM_REMOTE_ADOPT, r->things[i].name, e);
+    }
+    return 0;
 }
 
 static bool may_create(const struct remote *r, int pool, int64_t now)
@@ -505,6 +627,7 @@ static int start_call(struct remote *r, struct tm_error *e)
     int64_t now = now_ms(&r->cloud);
     bool due = false;
     int rc = delete_one(r, &due, e);
+    if (rc == 0 && !due) rc = adopt_one(r, &due, e);
     if (rc != 0 || due) return rc;
     for (int pool = 0; r->listed && pool < r->pool_count; pool++)
         if (may_create(r, pool, now)) return create_one(r, pool, e);
@@ -545,26 +668,13 @@ static const struct tm_cloud_pool *remote_pools(struct tm_cloud *cloud, int *out
     return of(cloud)->pools;
 }
 
-/* Those that have not come and are not wanted any more go at once, and were never there; others by release. */
-static void drop_waiting(struct remote *r, int pool)
-{
-    int more = active(r, pool) - r->want[pool];
-    for (size_t i = r->instance_count; more > 0 && i-- > 0;) {
-        struct tm_cloud_instance *instance = &r->instances[i];
-        if (instance->pool != pool || instance->state != TM_INSTANCE_STARTING) continue;
-        instance->state = TM_INSTANCE_RELEASED;
-        instance->gone_ms = now_ms(&r->cloud);
-        r->things[i].end = true;
-        more--;
-    }
-}
-
 static int remote_want(struct tm_cloud *cloud, int pool, int count, struct tm_error *e)
 {
     struct remote *r = of(cloud);
     if (pool < 0 || pool >= r->pool_count || count < 0)
         return tm_error_set(e, TM_EUSAGE, "%s have no pool %d", r->driver.things, pool);
     r->want[pool] = count;
+    r->said[pool] = true;
     drop_waiting(r, pool);
     return 0;
 }
@@ -607,7 +717,10 @@ static int64_t due_ms(struct remote *r)
     for (int pool = 0; pool < r->pool_count; pool++)
         if (may_create(r, pool, INT64_MAX)) due = earlier(due, r->retry_ms[pool]);
     for (size_t i = 0; i < r->instance_count; i++)
-        if (r->things[i].end && !r->things[i].over && !r->things[i].asked) due = earlier(due, r->things[i].delete_ms);
+        if (r->things[i].end && !r->things[i].over && !r->things[i].asked)
+            due = earlier(due, r->things[i].delete_ms);
+        else if (may_adopt(r, i))
+            due = earlier(due, r->things[i].adopt_ms);
     for (size_t i = 0; i < r->stray_count; i++)
         due = earlier(due, r->strays[i].delete_ms);
     return due;
@@ -680,6 +793,7 @@ static int remote_destroy(struct tm_cloud *cloud, struct tm_error *e)
     int64_t until = now_ms(cloud) + r->options.end_limit_ms;
     int rc = 0;
     memset(r->want, 0, sizeof r->want);
+    r->closing = true;
     r->list_ms = 0;
     for (size_t i = 0; rc == 0 && i < r->instance_count; i++)
         rc = end(r, i, TM_INSTANCE_RELEASED, -1, e);

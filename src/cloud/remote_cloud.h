@@ -2,9 +2,11 @@
  * all of them is here: which call is due, and what its answer means for instances, notices, losses and bills. A driver
  * says how a thing is made, listed and ended there (kube_cloud.c, sky_cloud.c).
  *
- * A thing is an instance. Its name is the state folder's, so that a program that takes over finds what an earlier one
- * left; it ends that and makes its own, because a ticket is good for one run of the program. A call without an answer
- * may have worked: the next list tells. What ends is looked for until it is gone, and so is everything at the end. */
+ * A thing is an instance. Its name has the state folder and its pool, so that a program that takes over finds what an
+ * earlier one left: things that run or wait are adopted, as instances under new numbers, by a call that brings them a
+ * new ticket (an earlier one is good for one run of the program); what is too much, ends or has ended is deleted. A
+ * call without an answer may have worked: the next list tells. What ends is looked for until it is gone, and so is
+ * everything at the end. */
 #ifndef TM_CLOUD_REMOTE_CLOUD_H
 #define TM_CLOUD_REMOTE_CLOUD_H
 
@@ -12,12 +14,17 @@
 
 enum { TM_REMOTE_NAME_MAX = 64, TM_REMOTE_WORDS_MAX = 256, TM_REMOTE_INSTANCES_MAX = 256 };
 
-enum tm_remote_call_kind { TM_REMOTE_CREATE, TM_REMOTE_LIST, TM_REMOTE_DELETE };
+enum tm_remote_call_kind {
+    TM_REMOTE_CREATE,
+    TM_REMOTE_ADOPT, /* one of an earlier program is this instance from now on, and needs what is made for a new one */
+    TM_REMOTE_LIST,
+    TM_REMOTE_DELETE
+};
 
 struct tm_remote_call {
     enum tm_remote_call_kind kind;
     char name[TM_REMOTE_NAME_MAX]; /* of the thing; "": TM_REMOTE_LIST */
-    uint64_t instance;             /* TM_REMOTE_CREATE */
+    uint64_t instance;             /* TM_REMOTE_CREATE, TM_REMOTE_ADOPT */
     enum tm_instance_kind market;  /* likewise */
     int pool;                      /* likewise */
     bool force;                    /* TM_REMOTE_DELETE: asked for before, and it is still there */
@@ -46,7 +53,7 @@ enum tm_remote_outcome {
     TM_REMOTE_DONE,
     TM_REMOTE_NO_ANSWER, /* it may have worked */
     TM_REMOTE_REFUSED,   /* it did not, and `words` says why; later it may */
-    TM_REMOTE_GONE,      /* TM_REMOTE_DELETE: there is no such thing */
+    TM_REMOTE_GONE,      /* TM_REMOTE_DELETE, TM_REMOTE_ADOPT: there is no such thing */
 };
 
 struct tm_remote_answer {
@@ -61,6 +68,7 @@ struct tm_remote_driver {
     void *self;
     const char *things;  /* "pods" */
     const char *look_up; /* what shows those that were left, as a command */
+    bool adopts_waiting; /* one that does not run yet can be adopted at once; else when it does */
     /* An error is one of ours (memory, a ticket); what the service says is an answer. */
     int (*begin)(void *self, const struct tm_remote_call *call, struct tm_error *e);
     /* Moves the call on; true: it has ended. */
@@ -81,7 +89,7 @@ struct tm_remote_options {
     double price_usd_h[2];   /* where something is known */
     int64_t poll_ms;         /* longest time between two lists */
     int64_t end_limit_ms;    /* for all to be gone at the end */
-    int64_t start_limit_ms;  /* from running to joining: later it is a loss */
+    int64_t start_limit_ms;  /* from running to joining, and for an adoption: later it is a loss */
     int64_t delete_again_ms; /* one that is still there so long after it was asked to end is ended by force */
     uint64_t id_first;       /* 0: 1 */
     bool (*has_joined)(void *context, uint64_t id); /* then it has arrived; NULL: once it runs */

@@ -138,7 +138,7 @@ static int sky_begin(void *self, const struct tm_remote_call *call, struct tm_er
         words[2] = "delete";
         words[3] = call->name;
     } else {
-        words[2] = "create";
+        words[2] = call->kind == TM_REMOTE_ADOPT ? "adopt" : "create";
         words[3] = call->name;
         words[4] = s->options.task;
         words[5] = s->options.folder;

@@ -139,7 +139,7 @@ static int put_rights(struct manifests *m, struct tm_error *e)
 {
     static const char *const groups[] = {"", NULL};
     static const char *const kinds[] = {"pods", "secrets", NULL};
-    static const char *const verbs[] = {"create", "list", "delete", "deletecollection", NULL};
+    static const char *const verbs[] = {"create", "list", "patch", "delete", "deletecollection", NULL};
     head(m, "v1", "ServiceAccount", m->name);
     tm_jsonout_end(&m->j);
     int rc = put(m, e);

@@ -25,7 +25,9 @@ enum {
     WORDS_MAX = 48,
     VARIABLES_MAX = 20,
     LOCAL_POLL_MS = 100,
-    NUMBER_LOOK_MS = 1000
+    NUMBER_LOOK_MS = 1000,
+    RENEW_LOOK_MS = 200,
+    RENEW_WAIT_MS = 120000 /* more than a kubelet takes to show a Secret that has changed */
 };
 
 /* One agent on its way: the request, completed. */
@@ -43,6 +45,8 @@ struct agent {
     uint32_t workers; /* of this instance */
     struct tm_agent_worker each[TM_WORKERS_EACH_MAX];
     char again[TM_TICKET_MAX]; /* by which it is to join once more */
+    const char *file;          /* that its ticket is read from; NULL: none */
+    char seen[TM_TICKET_MAX];  /* what was in it */
 };
 
 static const char *state_path(struct agent *a, enum tm_state_file file)
@@ -140,6 +144,10 @@ static int join(struct agent *a, struct tm_error *e)
         return tm_error_set(e, TM_EUSAGE, "--join says which job it is: leave out --state and --coordinator");
     int rc = tm_join__find_ticket(a->env, a->r.ticket, a->arena, &ticket, e);
     if (rc != 0 || ticket == NULL) return rc;
+    if (a->r.ticket != NULL && a->r.ticket[0] == '@') {
+        a->file = a->r.ticket + 1;
+        (void)snprintf(a->seen, sizeof a->seen, "%.*s", (int)strcspn(ticket, " \r\n"), ticket);
+    }
     rc = tm_join__run(a->env, ticket, a->r.terminating, a->arena, &a->join, e);
     if (rc != 0) return rc;
     a->joined = true;
@@ -358,54 +366,82 @@ static void mark_taken(const struct agent *a)
     (void)a->env->file_write_private(a->env, path, "", 0, NULL);
 }
 
-/* Which instance this machine is, as a file says that whoever takes the run over may change. */
-struct number_file {
+/* A file that says what this machine is to the run: its instance's number (TIDEMILL_INSTANCE_FILE), or the ticket that
+ * it joined by (--join @FILE). Whoever takes the run over may change it. */
+struct told_file {
     struct tm_env *env;
-    const char *path;
-    int64_t instance;
-    int64_t look_ms; /* the next time */
+    const char *path; /* NULL: there is none */
+    bool numbered;
+    char was[TM_TICKET_MAX]; /* what this agent goes by */
+    int64_t look_ms;         /* the next time */
+    struct tm_stay *stay;    /* NULL: none */
 };
 
-/* Another number there: the run was resumed, and this agent is of the killed one. Its node's script starts another. A
- * file that is gone or cannot be read says nothing. */
-static bool is_still(void *context, bool noticed, int64_t left_ms)
+/* Its one word; false: it is gone or cannot be read, which says nothing. */
+static bool read_told(const struct told_file *file, char out[TM_TICKET_MAX])
 {
-    struct number_file *file = context;
-    int64_t now_ms = file->env->monotonic_ns(file->env) / 1000000;
-    char text[32];
     size_t length = 0;
     int64_t size = 0;
+    if (file->env->file_read_at(file->env, file->path, 0, out, TM_TICKET_MAX - 1, &length, &size, NULL) != 0)
+        return false;
+    out[length] = '\0';
+    out[strcspn(out, " \r\n")] = '\0';
+    return out[0] != '\0';
+}
+
+/* Another number or ticket there: the run was resumed, and this agent is of the killed one. By a ticket it joins again;
+ * with a number its node's script starts another. */
+static bool is_still(void *context, bool noticed, int64_t left_ms)
+{
+    struct told_file *file = context;
+    int64_t now_ms = file->env->monotonic_ns(file->env) / 1000000;
+    char now[TM_TICKET_MAX];
     int64_t number = 0;
-    (void)noticed;
-    (void)left_ms;
-    if (now_ms < file->look_ms) return true;
+    if (file->stay != NULL && !tm_stay__goes_on(file->stay, noticed, left_ms)) return false;
+    if (file->path == NULL || now_ms < file->look_ms) return true;
     file->look_ms = now_ms + NUMBER_LOOK_MS;
-    if (file->env->file_read_at(file->env, file->path, 0, text, sizeof text, &length, &size, NULL) != 0) return true;
-    while (length > 0 && text[length - 1] == '\n')
-        length--;
-    if (!tm_number_i64(text, length, &number) || number < 1 || number == file->instance) return true;
-    tm_log(TM_LOG_INFO, "the run was resumed: this machine is instance %" PRId64 " now", number);
+    if (!read_told(file, now) || strcmp(now, file->was) == 0) return true;
+    if (file->numbered && (!tm_number_i64(now, strlen(now), &number) || number < 1)) return true;
+    tm_log(TM_LOG_INFO, "the run was resumed: this machine is %s%s now", file->numbered ? "instance " : "let in anew",
+           file->numbered ? now : "");
     return false;
+}
+
+static void find_told_file(const struct agent *a, struct told_file *out)
+{
+    bool by_file = a->joined && a->file != NULL;
+    *out = (struct told_file){.env = a->env, .numbered = !by_file};
+    out->path = by_file ? a->file : a->joined ? NULL : a->env->variable(a->env, "TIDEMILL_INSTANCE_FILE");
+    if (by_file)
+        memcpy(out->was, a->seen, sizeof out->was);
+    else
+        (void)snprintf(out->was, sizeof out->was, "%" PRId64, a->r.instance);
+}
+
+/* One that was let in by a file that has another ticket now comes back by that. */
+static void take_new_ticket(struct agent *a, const struct told_file *file)
+{
+    char now[TM_TICKET_MAX];
+    if (file->numbered || file->path == NULL || a->again[0] != '\0') return;
+    if (!read_told(file, now) || strcmp(now, file->was) == 0) return;
+    memcpy(a->again, now, sizeof now);
+    memcpy(a->seen, now, sizeof now);
 }
 
 static int stay_and_serve(struct agent *a, struct tm_agent_service *service, struct tm_error *e)
 {
-    struct tm_stay *stay = NULL;
-    struct number_file file = {
-        .env = a->env, .path = a->env->variable(a->env, "TIDEMILL_INSTANCE_FILE"), .instance = a->r.instance};
+    struct told_file file;
     int rc = 0;
+    find_told_file(a, &file);
     if (a->joined && a->join.stays)
-        rc = tm_stay__begin(a->env, a->join.office, a->join.tls, a->join.instance, &stay, e);
+        rc = tm_stay__begin(a->env, a->join.office, a->join.tls, a->join.instance, &file.stay, e);
     if (rc != 0) return rc;
-    service->stays = stay != NULL ? tm_stay__goes_on : NULL;
-    service->context = stay;
-    if (stay == NULL && file.path != NULL) {
-        service->stays = is_still;
-        service->context = &file;
-    }
+    service->stays = file.stay != NULL || file.path != NULL ? is_still : NULL;
+    service->context = &file;
     rc = tm_agent_serve(a->env, service, e);
     if (rc == 0) mark_taken(a);
-    tm_stay__end(stay, tm_code_exit_status((enum tm_code) - rc), a->again);
+    tm_stay__end(file.stay, tm_code_exit_status((enum tm_code) - rc), a->again);
+    if (rc == 0) take_new_ticket(a, &file);
     return rc;
 }
 
@@ -431,20 +467,47 @@ static int serve(struct agent *a, struct tm_error *e)
     return stay_and_serve(a, &service, e);
 }
 
+/* It could not get in: in a pod perhaps by the ticket of a run that is gone, while the kubelet does not show the next
+ * one so far. True: that has come. */
+static bool await_ticket(struct agent *a, int rc)
+{
+    if (a->file == NULL || a->env->variable(a->env, "KUBERNETES_SERVICE_HOST") == NULL) return false;
+    struct told_file file = {.env = a->env, .path = a->file};
+    int64_t limit_ms = a->r.give_up_ms;
+    if (rc != -(int)TM_EIO && limit_ms > RENEW_WAIT_MS) limit_ms = RENEW_WAIT_MS; /* somebody did answer */
+    int64_t until_ms = a->env->monotonic_ns(a->env) / 1000000 + limit_ms;
+    memcpy(file.was, a->seen, sizeof file.was);
+    while (*a->r.terminating == 0 && a->env->monotonic_ns(a->env) / 1000000 < until_ms) {
+        take_new_ticket(a, &file);
+        if (a->again[0] != '\0') return true;
+        a->env->sleep_ms(a->env, RENEW_LOOK_MS);
+    }
+    return false;
+}
+
+static int serve_once(struct agent *a, struct tm_error *e)
+{
+    int rc = serve(a, e);
+    if (a->joined)
+        tm_join__remove(&a->join);
+    else if (rc != 0 && await_ticket(a, rc))
+        return 0;
+    return rc;
+}
+
 int tm_job_agent_serve(struct tm_env *env, const struct tm_job_agent *request, struct tm_arena *arena,
                        struct tm_error *e)
 {
     struct agent a = {.env = env, .arena = arena, .r = *request};
-    int rc = serve(&a, e);
-    if (a.joined) tm_join__remove(&a.join);
+    int rc = serve_once(&a, e);
     while (rc == 0 && a.again[0] != '\0' && *request->terminating == 0) {
-        char ticket[TM_TICKET_MAX];
-        memcpy(ticket, a.again, sizeof ticket);
-        tm_log(TM_LOG_WARN, "this machine was away for too long, and joins again");
-        a = (struct agent){.env = env, .arena = arena, .r = *request};
-        a.r.ticket = ticket;
-        rc = serve(&a, e);
-        if (a.joined) tm_join__remove(&a.join);
+        const struct agent last = a;
+        if (strcmp(last.again, last.seen) != 0)
+            tm_log(TM_LOG_WARN, "this machine was away for too long, and joins again");
+        a = (struct agent){.env = env, .arena = arena, .r = *request, .file = last.file};
+        memcpy(a.seen, last.seen, sizeof a.seen);
+        a.r.ticket = last.again;
+        rc = serve_once(&a, e);
     }
     return rc;
 }

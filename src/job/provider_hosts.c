@@ -153,7 +153,7 @@ static int open_hosts(struct tm_env *env, const struct tm_provider_request *requ
                                        .limit = (int)fleet->limit,
                                        .ssh = env->variable(env, "TIDEMILL_SSH"),
                                        .program = request->program,
-                                       .arguments = "agent",
+                                       .arguments = "agent --join \"@$TIDEMILL_SLOT/ticket\"",
                                        .state_dir = request->cloud_dir,
                                        .mark = request->mark,
                                        .name = name,

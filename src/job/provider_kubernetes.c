@@ -1,26 +1,20 @@
 /* Kubernetes as a provider: pods by fleet.pods, made and deleted by the API server (cloud/kube_cloud.h). */
 #include "job/provider.h"
 
+#include "base/dns_name.h"
 #include "cloud/kube_cloud.h"
 #include "cloud/kube_pod.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static int check_words(const struct tm_job_pods *pods, const char *place, struct tm_error *e)
+static int check_image(const struct tm_job_pods *pods, const char *place, struct tm_error *e)
 {
     if (pods->image == NULL)
         return tm_error_set(e, TM_EINPUT,
                             "%s: fleet.pods.image: which image has tidemill in it? write for example pods: {image: "
                             "registry.example.com/tidemill:0.1}",
                             place);
-    if (pods->space != NULL && !tm_kube_name_is_good(pods->space))
-        return tm_error_set(e, TM_EINPUT, "%s: fleet.pods.namespace: \"%.60s\" cannot be the name of a namespace",
-                            place, pods->space);
-    for (size_t i = 0; i < pods->selector.count; i++)
-        if (strchr(pods->selector.items[i], '=') == NULL)
-            return tm_error_set(e, TM_EINPUT, "%s: fleet.pods.node_selector: expected NAME=VALUE, got \"%.100s\"",
-                                place, pods->selector.items[i]);
     return 0;
 }
 
@@ -46,7 +40,7 @@ static int settle_kubernetes(struct tm_env *env, struct tm_run_settings *setting
                             "%s: fleet.pools: pods are one pool; leave it out with cloud: kubernetes, and say "
                             "fleet.limit",
                             place);
-    int rc = check_words(&fleet->pods, place, e);
+    int rc = check_image(&fleet->pods, place, e);
     if (rc != 0) return rc;
     if (fleet->limit == 0)
         return tm_error_set(e, TM_EINPUT, "%s: fleet.limit: how many pods at most? write for example limit: 4", place);
@@ -60,7 +54,7 @@ static int settle_kubernetes(struct tm_env *env, struct tm_run_settings *setting
 static const char *app_of(const struct tm_provider_request *request)
 {
     const char *name = request->settings->job.name;
-    return name != NULL && strlen(name) <= 63 && tm_kube_name_is_good(name) ? name : "tidemill";
+    return name != NULL && tm_dns_label_is_good(name) ? name : "tidemill";
 }
 
 static int open_kubernetes(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,

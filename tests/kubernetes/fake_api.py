@@ -2,8 +2,8 @@
 """A stand-in for the API server of a Kubernetes cluster, with a scheduler and nodes: the few calls that Tidemill makes.
 
 What it answers has the shape of core/v1 (tests/kubernetes/shape.py asks it with the official Python client). A pod is a
-real process group of this machine, with its Secret among its variables; deleting or evicting it is SIGTERM, and SIGKILL
-after its grace period; a node has room for one pod, and without a free node a pod is Pending and Unschedulable.
+real process group of this machine, with its Secrets in folders (which change as a kubelet changes them: when the pod is
+patched, or a minute later); deleting or evicting it is SIGTERM, and SIGKILL after its grace period; a node has room for one pod, and without a free node a pod is Pending and Unschedulable.
 
     fake_api.py FOLDER NODES     writes FOLDER/kubeconfig (TLS, a token), prints "ready PORT", ends with its input
 
@@ -22,30 +22,33 @@ import sys
 import threading
 import time
 import uuid
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 TOKEN = "fake-token-" + uuid.uuid4().hex
 SPACE = "training"
+SYNC_S = 60.0  # how often a kubelet looks at a pod whose object has not changed
 LOST_S = 1.0  # from a node's silence to the eviction of its pods; 40 s and the pod's toleration on a real cluster
 
 
 CONTROL = r"""#!/usr/bin/env bash
-# Orders to the stand-in: prints how many pods run ("alive"), how many objects there are ("left"), or 0.
+# Orders to the stand-in: prints how many pods run ("alive"), how many objects there are ("left"), a number of which
+# pods those are ("same"), or 0.
 what=$1
 case $1 in
 stay) : >"FOLDER/stay" && echo 0 && exit ;;
 go) rm -f "FOLDER/stay" && echo 0 && exit ;;
 nodes) order="nodes?count=$2" ;;
 fail) order="fail?status=$2&times=$3&method=$4&kind=$5" ;;
-alive | left | clear | show) order=$1 ;;
+alive | left | same | clear | show) order=$1 ;;
 *) order="$1?instance=$2" ;;
 esac
 answer=$(curl -sS --fail --cacert "FOLDER/ca.crt" -H "Authorization: Bearer $(cat "FOLDER/token")" \
     "https://127.0.0.1:PORT/fake/$order") || exit 1
 case $what in
 show) echo "$answer" ;;
-alive | left) sed -nE "s/.*\"$what\": ([0-9]+).*/\1/p" <<<"$answer" ;;
+alive | left | same) sed -nE "s/.*\"$what\": ([0-9]+).*/\1/p" <<<"$answer" ;;
 *) echo 0 ;;
 esac
 """
@@ -102,6 +105,19 @@ class Cluster:
             spec.setdefault("terminationGracePeriodSeconds", 30)
             thing.update(kind="Pod", spec=spec, status={"phase": "Pending", "conditions": []})
         self.objects[kind][name] = thing
+        return thing
+
+    def patch(self, kind, name, given):
+        """A merge patch of what we know to be changed: labels and annotations, and a Secret's data."""
+        thing = self.one(kind, name)
+        self.version += 1
+        for key in ("labels", "annotations"):
+            thing["metadata"].setdefault(key, {}).update((given.get("metadata") or {}).get(key) or {})
+        for key, value in (given.get("stringData") or {}).items():
+            thing["data"][key] = base64.b64encode(value.encode()).decode()
+        thing["metadata"]["resourceVersion"] = str(self.version)
+        if kind == "pods" and name in self.processes:
+            self.show_volumes(name, thing)
         return thing
 
     def one(self, kind, name):
@@ -185,17 +201,38 @@ class Cluster:
                 result[one["name"]] = one.get("value", "")
         return result
 
+    def show_volumes(self, name, pod):
+        """Secrets as files, each changed in one go, as a kubelet does it."""
+        for volume in pod["spec"].get("volumes") or []:
+            source = volume["secret"]
+            if source["secretName"] not in self.objects["secrets"]:
+                continue
+            data = self.objects["secrets"][source["secretName"]]["data"]
+            folder = os.path.join(self.folder, "volumes", name, volume["name"])
+            os.makedirs(folder, exist_ok=True)
+            for item in source.get("items") or [{"key": key, "path": key} for key in data]:
+                path = os.path.join(folder, item["path"])
+                with open(path + ".new", "wb") as out:
+                    out.write(base64.b64decode(data[item["key"]]))
+                os.rename(path + ".new", path)
+        pod["fake_shown"] = time.monotonic()
+
     def start(self, name, pod, node):
         container = pod["spec"]["containers"][0]
+        self.show_volumes(name, pod)
         variables = self.variables(pod)
         words = list(container.get("command") or []) + list(container.get("args") or [])
+        for mount in container.get("volumeMounts") or []:  # a path of its own file system is a folder of this machine
+            folder = os.path.join(self.folder, "volumes", name, mount["name"])
+            variables = {key: value.replace(mount["mountPath"], folder) for key, value in variables.items()}
+            words = [word.replace(mount["mountPath"], folder) for word in words]
         for key, value in variables.items():
             words = [word.replace(f"$({key})", value) for word in words]
         home = os.path.join(self.folder, "pods", name)
         os.makedirs(home, exist_ok=True)
         with open(os.path.join(self.folder, "logs-" + name), "ab") as log:
             self.processes[name] = subprocess.Popen(
-                words, env={**os.environ, **variables, "HOME": home, "TMPDIR": home, "HOSTNAME": name},
+                words, env={**os.environ, "KUBERNETES_SERVICE_HOST": "127.0.0.1", **variables, "HOME": home, "TMPDIR": home, "HOSTNAME": name},
                 cwd=home, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         pod["spec"]["nodeName"] = node
         pod["status"] = {
@@ -226,6 +263,8 @@ class Cluster:
         if status is None:
             if "fake_end" in pod and time.monotonic() >= pod["fake_end"]:
                 self.forget(name)
+            elif time.monotonic() - pod["fake_shown"] >= SYNC_S:
+                self.show_volumes(name, pod)
             return
         if "deletionTimestamp" in pod["metadata"]:
             self.forget(name)
@@ -274,7 +313,8 @@ class Cluster:
             self.lost[query["name"]] = time.monotonic() + LOST_S
             self.signal(query["name"], signal.SIGKILL)
         left = len(self.objects["pods"]) + len(self.objects["secrets"])
-        return {"left": left, "alive": sum(p.poll() is None for p in self.processes.values()),
+        uids = "".join(sorted(p["metadata"]["uid"] for p in self.objects["pods"].values()))
+        return {"left": left, "same": zlib.crc32(uids.encode()) >> 1, "alive": sum(p.poll() is None for p in self.processes.values()),
                 "pods": {n: p["status"]["phase"] for n, p in self.objects["pods"].items()},
                 "secrets": sorted(self.objects["secrets"]), "calls": self.calls[-1000:]}
 
@@ -299,7 +339,7 @@ def discover(path):
     group = path.removeprefix("/apis/") if path.startswith("/apis/") else path.removeprefix("/api/")
     if group in RESOURCES:
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group, "resources": [
-            {"name": n, "singularName": k.lower(), "kind": k, "namespaced": s, "verbs": ["create", "get", "list", "delete"]}
+            {"name": n, "singularName": k.lower(), "kind": k, "namespaced": s, "verbs": ["create", "get", "list", "patch", "delete"]}
             for n, k, s in RESOURCES[group]]}
     return None
 
@@ -370,6 +410,10 @@ class Handler(BaseHTTPRequestHandler):
                          "metadata": {"resourceVersion": str(cluster.version)}, "items": items}
         if self.command == "GET":
             return 200, clean(cluster.one(kind, words[0]))
+        if self.command == "PATCH" and len(words) == 1:
+            if self.headers.get("Content-Type") not in ("application/merge-patch+json", "application/strategic-merge-patch+json"):
+                raise Refused(415, "UnsupportedMediaType", "the body of the request was in an unknown format")
+            return 200, clean(cluster.patch(kind, words[0], body))
         grace = query.get("gracePeriodSeconds", body.get("gracePeriodSeconds"))
         grace = None if grace is None else int(grace)
         if self.command == "DELETE" and words:

@@ -66,11 +66,18 @@ static int alive(void *context)
     return ask("alive");
 }
 
+/* By their uids. */
+static int same(void *context)
+{
+    (void)context;
+    return ask("same");
+}
+
 static void test_suite(void **state)
 {
     (void)state;
     struct cloud_place place = {
-        .limit = 3, .open = open_kube, .lose = lose_pod, .alive = alive, .notice = evict, .full = fill};
+        .limit = 3, .open = open_kube, .lose = lose_pod, .alive = alive, .notice = evict, .full = fill, .same = same};
     cloud_suite(&place);
     assert_int_equal(ask("go"), 0);
     assert_int_equal(ask("left"), 0); /* neither pods nor Secrets */

@@ -19,6 +19,17 @@ def validate(document):
         count += 1
 
 
+def ticket_of(pod):
+    """Where its ticket is: the Secret and the key, by the file that its agent joins by."""
+    container = pod["spec"]["containers"][0]
+    command = container["command"]
+    file = command[command.index("--join") + 1].removeprefix("@")
+    mount = next(m for m in container["volumeMounts"] if file.startswith(m["mountPath"] + "/"))
+    volume = next(v for v in pod["spec"]["volumes"] if v["name"] == mount["name"])["secret"]
+    assert "subPath" not in mount, "such a file would never change"
+    return volume["secretName"], next(i["key"] for i in volume["items"] if i["path"] == file[len(mount["mountPath"]) + 1:])
+
+
 def check_posted(path, grace):
     with open(path, encoding="utf-8") as file:
         bodies = [json.loads(line) for line in file]
@@ -28,8 +39,8 @@ def check_posted(path, grace):
     for body in bodies:
         validate(body)
     for pod in pods:
-        reference = pod["spec"]["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]
-        assert reference["key"] in secrets[reference["name"]]["stringData"], (path, pod["metadata"]["name"])
+        secret, key = ticket_of(pod)
+        assert key in secrets[secret]["stringData"], (path, pod["metadata"]["name"])
         assert pod["spec"]["terminationGracePeriodSeconds"] == grace, (path, pod["metadata"]["name"])
     return len(bodies)
 
@@ -48,13 +59,15 @@ for path in sys.argv[1:]:
     named = lambda kind: {d["metadata"]["name"]: d for d in by_kind[kind]}
     for name, pod in named("Pod").items():
         spec = pod["spec"]
-        reference = spec["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]
-        assert reference["key"] in named("Secret")[reference["name"]]["stringData"], (path, name)
+        secret, key = ticket_of(pod)
+        assert key in named("Secret")[secret]["stringData"], (path, name)
         assert spec["subdomain"] in named("Service") and spec["priorityClassName"] in named("PriorityClass"), (path, name)
         labels = pod["metadata"]["labels"].items()
         assert all(pair in labels for pair in by_kind["Service"][0]["spec"]["selector"].items()), (path, name)
         assert all(pair in labels for pair in by_kind["PodDisruptionBudget"][0]["spec"]["selector"]["matchLabels"].items())
         amounts = spec["containers"][0]["resources"]["limits"]
         assert int(amounts["nvidia.com/gpu"]) >= 1, (path, name)
+    rights = {(r, v) for rule in by_kind["Role"][0]["rules"] for r in rule["resources"] for v in rule["verbs"]}
+    assert rights == {(r, v) for r in ("pods", "secrets") for v in ("create", "list", "patch", "delete", "deletecollection")}, path
     assert len(by_kind["Pod"]) == len(by_kind["Secret"][0]["stringData"]), path
 print(f"manifests: {count} documents pass the schemas of Kubernetes {', '.join(VERSIONS)}")

@@ -37,14 +37,17 @@ def await_phase(name, phase):
 
 
 def pod_of(name, command, grace=30):
-    env = [client.V1EnvVar(name="WORD", value_from=client.V1EnvVarSource(
+    volume = client.V1Volume(name="word", secret=client.V1SecretVolumeSource(
+        secret_name="words", items=[client.V1KeyToPath(key="word", path="shown")]))
+    env = [client.V1EnvVar(name="WORD_FILE", value="/somewhere/shown"), client.V1EnvVar(name="WORD", value_from=client.V1EnvVarSource(
         secret_key_ref=client.V1SecretKeySelector(name="words", key="word"))),
         client.V1EnvVar(name="POD_IP", value_from=client.V1EnvVarSource(
             field_ref=client.V1ObjectFieldSelector(field_path="status.podIP")))]
     return client.V1Pod(
         metadata=client.V1ObjectMeta(name=name, labels={"tidemill.io/folder": "a"}),
-        spec=client.V1PodSpec(restart_policy="Never", termination_grace_period_seconds=grace, containers=[
-            client.V1Container(name="agent", image="any", command=command, env=env)]))
+        spec=client.V1PodSpec(restart_policy="Never", termination_grace_period_seconds=grace, volumes=[volume], containers=[
+            client.V1Container(name="agent", image="any", command=command, env=env, volume_mounts=[
+                client.V1VolumeMount(name="word", mount_path="/somewhere", read_only=True)])]))
 
 
 secret = client.V1Secret(metadata=client.V1ObjectMeta(name="words", labels={"tidemill.io/folder": "a"}),
@@ -63,6 +66,17 @@ ok("it is ready", any(c.type == "Ready" and c.status == "True" for c in pod.stat
 listed = core.list_namespaced_pod(SPACE, label_selector="tidemill.io/folder=a")
 ok("a list by label", isinstance(listed, client.V1PodList) and {p.metadata.name for p in listed.items} == {"one", "two"})
 ok("and none by another", not core.list_namespaced_pod(SPACE, label_selector="tidemill.io/folder=b").items)
+core.create_namespaced_pod(SPACE, pod_of("four", ["sh", "-c", 'test "$(cat "$WORD_FILE")" = hello || exit 9; '
+                                                  'until test "$(cat "$WORD_FILE")" = bye; do sleep 0.05; done']))
+await_phase("four", "Running")
+changed = core.patch_namespaced_secret("words", SPACE, {"stringData": {"word": "bye"}})
+ok("a Secret changes", changed.data == {"word": "Ynll"})
+pod = core.patch_namespaced_pod("four", SPACE, {"metadata": {"labels": {"tidemill.io/instance": "7"}}})
+ok("a pod's label is added", pod.metadata.labels == {"tidemill.io/folder": "a", "tidemill.io/instance": "7"})
+pod = await_phase("four", "Succeeded")
+ok("a Secret is a file of the pod, and changes with it", pod.status.container_statuses[0].state.terminated.exit_code == 0)
+core.delete_namespaced_pod("four", SPACE)
+ok("what is not there cannot be changed", code_of(core.patch_namespaced_pod, "four", SPACE, {"metadata": {}}) == 404)
 eviction = client.V1Eviction(metadata=client.V1ObjectMeta(name="two", namespace=SPACE))
 core.create_namespaced_pod("training", pod_of("three", ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"], grace=60))
 await_phase("three", "Running")

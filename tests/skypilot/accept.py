@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+import types
 
 done = 0
 
@@ -40,7 +41,7 @@ class Recorder:
 
     def __getattr__(self, name):
         real = getattr(self.sky, name)
-        if name not in ("launch", "status", "down", "api_status", "api_cancel", "get"):
+        if name not in ("launch", "exec", "cancel", "status", "down", "api_status", "api_cancel", "get"):
             return real
 
         def call(*args, **named):
@@ -93,6 +94,37 @@ def check_calls(driver, sky, folder):
         ok("whose ticket is not shown", "tmt1_word" not in str(task.to_yaml_config(use_user_specified_yaml=False, redact_secrets=True)
                                                               if "redact_secrets" in inspect.signature(task.to_yaml_config).parameters
                                                               else ""))
+
+
+def check_adoption(driver, sky, folder):
+    """A cluster that is there gets another agent: the jobs on it are cancelled, then one is run, without a launch."""
+    ticket = os.path.join(folder, "ticket")
+    with open(ticket, "w", encoding="utf-8") as file:
+        file.write("tmt1_other")
+    call = Recorder(sky, {"cancel": "a", "exec": "b"})
+    ok("a cluster is adopted", driver.adopt(call, "tm-a-7", os.path.join(folder, "task.yaml"), folder, sys.executable, "spot",
+                                            ticket) == {"outcome": "done"})
+    ok("one order after the other", [(name, list(arguments.values())[0]) for name, arguments in call.calls if name != "exec"] ==
+       [("cancel", "tm-a-7"), ("get", "a"), ("get", "b")] and [name for name, _ in call.calls][2] == "exec")
+    ok("all jobs end", call.calls[0][1]["all"] is True)
+    task = call.calls[2][1]["task"]
+    ok("an agent starts", call.calls[2][1]["cluster_name"] == "tm-a-7" and "tidemill agent" in task.run)
+    ok("with the new ticket", "tmt1_other" in str(task.secrets["TIDEMILL_TICKET"].get_secret_value()
+                                                   if hasattr(task.secrets["TIDEMILL_TICKET"], "get_secret_value")
+                                                   else task.secrets["TIDEMILL_TICKET"]))
+    doc = " ".join(inspect.getdoc(sky.exec).split())
+    ok("nothing is provisioned, set up or brought for it", "All other steps (provisioning, setup commands, file mounts syncing) are skipped" in doc)
+
+    class Gone(Recorder):
+        def __getattr__(self, name):
+            if name == "get":
+                raise sky.exceptions.ClusterDoesNotExist("tm-a-7")
+            return super().__getattr__(name)
+
+    with open(ticket, "w", encoding="utf-8") as file:
+        file.write("tmt1_other")
+    ok("one that is not there is gone", driver.adopt(Gone(sky, {}), "tm-a-7", os.path.join(folder, "task.yaml"), folder, sys.executable,
+                                                     "spot", ticket) == {"outcome": "gone"})
 
 
 def check_one_by_one(sky):
@@ -159,6 +191,7 @@ def check_choice(driver, sky, catalogues, folder, home):
     import sky.check
     import sky.execution
     import sky.optimizer
+    from sky.backends.cloud_vm_ray_backend import CloudVmRayBackend
     clouds = [sky.clouds.AWS()]
     sky.check.get_cached_enabled_clouds_or_refresh = lambda *a, **k: clouds  # as if it had credentials
     configs = [("g4dn.", market, driver.task_config(TASK, "tm-a-7", folder, sys.executable, market, "tmt1_word"))
@@ -174,6 +207,9 @@ def check_choice(driver, sky, catalogues, folder, home):
             ok("its dry run goes through", oracle.dry_run(sky, sky.Task.from_yaml_config(dict(config)), home))
         else:
             print("skipped: SkyPilot's dry run (needs rsync)", file=sys.stderr)
+        handle = types.SimpleNamespace(launched_resources=best, launched_nodes=1, cluster_name="tm-a-7")
+        again = sky.Task.from_yaml_config(dict(config))
+        ok("a cluster that it has chosen takes the task once more", CloudVmRayBackend().check_resources_fit_cluster(handle, again))
         ok("SkyPilot's optimizer chooses", best.instance_type.startswith(machine) and best.use_spot == (market == "spot"))
 
 
@@ -191,6 +227,7 @@ def main():
             yaml.safe_dump(TASK, file)
         os.chdir(folder)
         check_calls(driver, sky, folder)
+        check_adoption(driver, sky, folder)
         check_one_by_one(sky)
         check_markets(driver, sky, folder)
         if catalogues:

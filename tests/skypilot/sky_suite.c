@@ -66,10 +66,18 @@ static void fill(void *context, bool full)
     put_file("full", full);
 }
 
+/* By their launches. */
+static int same(void *context)
+{
+    (void)context;
+    return ask("same");
+}
+
 static void test_suite(void **state)
 {
     (void)state;
-    struct cloud_place place = {.limit = 3, .open = open_sky, .lose = lose_cluster, .alive = alive, .full = fill};
+    struct cloud_place place = {
+        .limit = 3, .open = open_sky, .lose = lose_cluster, .alive = alive, .full = fill, .same = same};
     cloud_suite(&place);
     assert_int_equal(ask("left"), 0);
 }

@@ -19,7 +19,10 @@ struct service {
     bool keeps;                    /* what is deleted stays, but for force */
     bool keeps_all;                /* what is deleted stays */
     int forced;
-    int made_in;     /* pool of the last one */
+    int made_in;                  /* pool of the last one */
+    enum tm_remote_outcome adopt; /* what it answers to adoptions */
+    int adoptions;
+    bool adopts_waiting;
     uint64_t joined; /* instances up to this number have */
     bool destroyed, whole;
 };
@@ -55,6 +58,11 @@ static bool service_step(void *self, struct tm_remote_answer *out)
         if (s->creates) add_row(s, s->call.name, TM_REMOTE_PENDING);
         out->outcome = s->create;
         (void)snprintf(out->words, sizeof out->words, "as the test says");
+    } else if (s->call.kind == TM_REMOTE_ADOPT) {
+        out->outcome = s->adopt;
+        s->adoptions++;
+        assert_true(at < s->count && s->call.instance > 0);
+        assert_true(s->adopts_waiting || s->rows[at].phase == TM_REMOTE_RUNNING);
     } else if (s->call.kind == TM_REMOTE_DELETE) {
         out->outcome = at < s->count ? TM_REMOTE_DONE : TM_REMOTE_GONE;
         s->forced += s->call.force;
@@ -93,6 +101,7 @@ static int open_pools(struct tm_env *env, struct service *s, const struct tm_clo
     struct tm_remote_driver driver = {.self = s,
                                       .things = "things",
                                       .look_up = "look --here",
+                                      .adopts_waiting = s->adopts_waiting,
                                       .begin = service_begin,
                                       .step = service_step,
                                       .watch = service_watch,
@@ -329,6 +338,108 @@ static void test_strays(void **state)
     tear_down(&f);
 }
 
+/* What an earlier program left of a pool is taken over, those that run first, as far as the pool's limit goes. */
+static void test_adoption(void **state)
+{
+    (void)state;
+    struct fixture f;
+    set_up(&f);
+    add_row(&f.s, "tm-x-abcd-p1-1", TM_REMOTE_PENDING);
+    for (int i = 2; i <= 5; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "tm-x-abcd-p1-%d", i);
+        add_row(&f.s, name, TM_REMOTE_RUNNING);
+    }
+    add_row(&f.s, "tm-x-abcd-p2-6", TM_REMOTE_ENDED);
+    add_row(&f.s, "tm-x-abcd-p3-7", TM_REMOTE_RUNNING); /* there is no such pool now */
+    assert_int_equal(f.cloud->want(f.cloud, TM_CLOUD_SPOT, 4, NULL), 0);
+    assert_string_equal(events(f.cloud, 3000), "");
+    assert_int_equal(f.s.adoptions, 4);
+    f.s.joined = 9;
+    assert_string_equal(events(f.cloud, 3000), "arrived 1, arrived 2, arrived 3, arrived 4");
+    assert_int_equal(f.s.count, 4);
+    for (size_t i = 0; i < f.s.count; i++)
+        assert_true(f.s.rows[i].phase == TM_REMOTE_RUNNING && f.s.rows[i].name[12] != '7');
+    assert_true(tm_cloud_find(f.cloud, 4)->recalled && tm_cloud_find(f.cloud, 4)->kind == TM_INSTANCE_SPOT);
+    assert_int_equal(f.cloud->strays(f.cloud), 3);
+    set_phase(&f.s, 2, TM_REMOTE_ENDED, 137); /* by the name that it has: it is instance 1 */
+    assert_string_equal(events(f.cloud, 6000), "lost 1, arrived 5");
+    assert_int_equal(f.cloud->release(f.cloud, 2, NULL), 0);
+    assert_string_equal(events(f.cloud, 6000), "released 2");
+    assert_int_equal(f.s.count, 3);
+    tear_down(&f);
+}
+
+/* One that waits is taken over when it runs, or at once where that can be; one that never runs is given up. */
+static void test_adoption_of_waiting(void **state)
+{
+    (void)state;
+    for (int at_once = 0; at_once < 2; at_once++) {
+        struct fixture f;
+        struct tm_error e = {.text = ""};
+        f = (struct fixture){.s = {.creates = true, .adopts_waiting = at_once, .joined = 9}};
+        f.env = tm_env_virtual_create(7);
+        assert_row(open_cloud(f.env, &f.s, &f.cloud, &e) == 0, "%s", e.text);
+        add_row(&f.s, "tm-x-abcd-p1-1", TM_REMOTE_PENDING);
+        add_row(&f.s, "tm-x-abcd-p2-2", TM_REMOTE_PENDING);
+        f.s.joined = 0;
+        assert_int_equal(f.cloud->want(f.cloud, TM_CLOUD_SPOT, 1, NULL), 0);
+        assert_int_equal(f.cloud->want(f.cloud, TM_CLOUD_ON_DEMAND, 1, NULL), 0);
+        assert_string_equal(events(f.cloud, 5000), "");
+        assert_int_equal(f.s.adoptions, at_once ? 2 : 0);
+        set_phase(&f.s, 1, TM_REMOTE_RUNNING, -1);
+        assert_string_equal(events(f.cloud, 4000), "");
+        assert_int_equal(f.s.adoptions, at_once ? 2 : 1);
+        f.s.joined = 1;
+        assert_string_equal(events(f.cloud, 8000), at_once ? "arrived 1" : "arrived 1, lost 2");
+        f.s.joined = 9;
+        (void)events(f.cloud, 3000);
+        assert_true(tm_cloud_find(f.cloud, at_once ? 2 : 3)->state == TM_INSTANCE_RUNNING);
+        tear_down(&f);
+    }
+}
+
+/* An adoption that gets no answer is tried again; one that is refused is a loss, and another thing is made. */
+static void test_adoption_refused(void **state)
+{
+    (void)state;
+    struct fixture f;
+    set_up(&f);
+    add_row(&f.s, "tm-x-abcd-p1-1", TM_REMOTE_RUNNING);
+    f.s.adopt = TM_REMOTE_NO_ANSWER;
+    assert_int_equal(f.cloud->want(f.cloud, TM_CLOUD_SPOT, 1, NULL), 0);
+    assert_string_equal(events(f.cloud, 6000), "");
+    assert_int_equal(f.s.adoptions, 2);
+    f.s.adopt = TM_REMOTE_REFUSED;
+    assert_string_equal(events(f.cloud, 6000), "lost 1");
+    assert_int_equal(f.s.adoptions, 3);
+    f.s.joined = 9;
+    assert_string_equal(events(f.cloud, 5000), "arrived 2");
+    assert_true(f.s.count == 1 && !tm_cloud_find(f.cloud, 2)->recalled);
+    tear_down(&f);
+}
+
+/* Fewer are wanted than were left: what waits goes first. Of a run that ends before it has looked nothing is adopted.
+ */
+static void test_adoption_of_too_many(void **state)
+{
+    (void)state;
+    struct fixture f;
+    set_up(&f);
+    f.s.joined = 9;
+    add_row(&f.s, "tm-x-abcd-p1-1", TM_REMOTE_PENDING);
+    add_row(&f.s, "tm-x-abcd-p1-2", TM_REMOTE_RUNNING);
+    assert_int_equal(f.cloud->want(f.cloud, TM_CLOUD_SPOT, 1, NULL), 0);
+    assert_string_equal(events(f.cloud, 6000), "arrived 1");
+    assert_int_equal(f.s.count, 1);
+    assert_string_equal(f.s.rows[0].name, "tm-x-abcd-p1-2");
+    tear_down(&f);
+    set_up(&f);
+    add_row(&f.s, "tm-x-abcd-p1-1", TM_REMOTE_RUNNING);
+    tear_down(&f);
+    assert_int_equal(f.s.adoptions, 0);
+}
+
 /* An end that takes long is asked for by force; one that never comes is an error that says where to look. */
 static void test_long_end(void **state)
 {
@@ -362,13 +473,14 @@ static int try_life(struct tm_error *e)
 {
     struct service s = {.creates = true, .joined = 9};
     struct tm_cloud *cloud = NULL;
+    add_row(&s, "tm-x-abcd-p1-1", TM_REMOTE_RUNNING);
     struct tm_cloud_event event;
     tm_alloc_fail_hold(1);
     struct tm_env *env = tm_env_virtual_create(7);
     tm_alloc_fail_hold(0);
     int rc = open_cloud(env, &s, &cloud, e);
     bool opened = rc == 0;
-    if (opened) (void)cloud->want(cloud, TM_CLOUD_SPOT, 1, NULL);
+    if (opened) (void)cloud->want(cloud, TM_CLOUD_SPOT, 2, NULL);
     if (opened) rc = cloud->next(cloud, 1000, &event, e);
     if (opened) (void)cloud->destroy(cloud, NULL);
     assert_true(s.destroyed);
@@ -386,5 +498,6 @@ static void test_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_life), TM_TEST(test_never_joins), TM_TEST(test_no_answer), TM_TEST(test_refused),
-             TM_TEST(test_wanted_less), TM_TEST(test_pools), TM_TEST(test_strays), TM_TEST(test_long_end),
-             TM_TEST(test_memory))
+             TM_TEST(test_wanted_less), TM_TEST(test_pools), TM_TEST(test_strays), TM_TEST(test_adoption),
+             TM_TEST(test_adoption_of_waiting), TM_TEST(test_adoption_refused), TM_TEST(test_adoption_of_too_many),
+             TM_TEST(test_long_end), TM_TEST(test_memory))

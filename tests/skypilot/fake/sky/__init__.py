@@ -28,8 +28,12 @@ class ClusterStatus(enum.Enum):
     STOPPED = "STOPPED"
 
 
-class ClusterDoesNotExist(ValueError):
-    pass
+class exceptions:  # pylint: disable=invalid-name  # a module of SkyPilot's
+    class ClusterDoesNotExist(ValueError):
+        pass
+
+    class ClusterNotUpError(ValueError):
+        pass
 
 
 class Task:
@@ -110,6 +114,38 @@ def remove(name):
             pass
 
 
+def up(cluster_name):
+    record = read(cluster_name)
+    if record is None:
+        raise exceptions.ClusterDoesNotExist(cluster_name)
+    if record["status"] != "UP":
+        raise exceptions.ClusterNotUpError(cluster_name)
+    return record
+
+
+def cancel(cluster_name, all=False):  # pylint: disable=redefined-builtin
+    assert all
+    record = up(cluster_name)
+    if record["pid"]:
+        try:
+            os.killpg(record["pid"], signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    write(cluster_name, {**record, "pid": 0})
+    return "request"
+
+
+def exec(task, cluster_name=None):  # pylint: disable=redefined-builtin
+    record = up(cluster_name)
+    assert not record["pid"], "its job would wait until the one that runs has ended"
+    with open(os.path.join(ROOT, "log-" + cluster_name), "ab") as log:
+        process = subprocess.Popen([sys.executable, "-m", "sky", "run", cluster_name], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                   start_new_session=True)
+    write(cluster_name, {**record, "config": {**task.config, "file_mounts": record["config"]["file_mounts"]}, "pid": process.pid,
+                         "runs": record.get("runs", 1) + 1})
+    return "request"
+
+
 def api_cancel(request_ids):
     for record in everything():
         if record["request"] in request_ids and record["status"] == "PENDING":
@@ -118,7 +154,7 @@ def api_cancel(request_ids):
 
 def down(cluster_name):
     if read(cluster_name) is None:
-        raise ClusterDoesNotExist(cluster_name)
+        raise exceptions.ClusterDoesNotExist(cluster_name)
     remove(cluster_name)
     return "request"
 
@@ -153,6 +189,12 @@ def bring_up(name):
         os.symlink(source, target)
     record["status"] = "UP"
     move_on(name, record)
+    run(name, config)
+
+
+def run(name, config):
+    """The task's command, in the cluster's home."""
+    home = os.path.join(ROOT, "home-" + name)
     variables = {**(config.get("envs") or {}), **(config.get("secrets") or {}), "SKYPILOT_NODE_IPS": "127.0.0.1",
                  "SKYPILOT_CLUSTER_INFO": json.dumps({"cluster_name": name, "cloud": "Local"}), "HOME": home, "TMPDIR": home}
     os.chdir(home)

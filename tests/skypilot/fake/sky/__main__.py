@@ -1,12 +1,21 @@
-"""Orders to the stand-in: bring-up NAME, alive, left, rented (what each cluster is), preempt N (the cluster of instance N goes, as a spot cluster
+"""Orders to the stand-in: bring-up NAME, run NAME, alive, left, same (a number of which clusters there are), rented (what each cluster is), preempt N (the cluster of instance N goes, as a spot cluster
 does)."""
+import os
 import sys
+import time
+import zlib
 
 import sky
 
 ORDER = sys.argv[1]
 if ORDER == "bring-up":
     sky.bring_up(sys.argv[2])
+elif ORDER == "run":
+    while sky.read(sys.argv[2])["pid"] != os.getpid():  # so that it has the new task
+        time.sleep(0.01)
+    sky.run(sys.argv[2], sky.read(sys.argv[2])["config"])
+elif ORDER == "same":
+    print(zlib.crc32(" ".join(one["request"] for one in sky.everything()).encode()) >> 1)
 elif ORDER == "alive":
     print(sky.alive())
 elif ORDER == "rented":
