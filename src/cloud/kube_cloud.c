@@ -2,7 +2,9 @@
 
 #include "base/alloc.h"
 #include "base/dns_name.h"
+#include "base/log.h"
 #include "cloud/kube_config.h"
+#include "cloud/tool_process.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -16,8 +18,9 @@ enum {
     END_LIMIT_MS = 120000,
     START_LIMIT_MS = 600000,
     FORCE_AFTER_MS = 30000,
-    GRACE_S = 2,      /* for one that is not needed: what it did is elsewhere */
-    SEND_LOOK_MS = 5, /* while a connection is being made */
+    GRACE_S = 2,             /* for one that is not needed: what it did is elsewhere */
+    SEND_LOOK_MS = 5,        /* while a connection is being made */
+    PLUGIN_PAUSE_MS = 10000, /* between two answers of a credential plugin */
     BODY_MAX = 64 << 10,
     PATH_BYTES = 512,
     HANDLES_MAX = 16
@@ -32,6 +35,10 @@ struct kube {
     struct tm_kube_config config;
     struct tm_web *web;
     struct tm_web_call *web_call;
+    struct tm_tool__process plugin;
+    int64_t plugin_ms; /* it is asked again from then on */
+    bool waits;        /* the request is not sent before the plugin has answered */
+    bool doubted;      /* a token was refused for this call, and the plugin asked again */
     struct tm_remote_call call;
     enum request request;
     bool pod_gone; /* as its deletion told */
@@ -47,13 +54,11 @@ struct kube {
 
 /* ---- requests ---- */
 
-/* The token is read or renewed before each try: it may have changed. */
+/* The token is read before each try: it may have changed. */
 static int prepare(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e)
 {
     struct kube *k = context;
     struct tm_text token;
-    int rc = tm_kube_config__renew(k->env, &k->config, k->options.arena, e);
-    if (rc != 0) return rc;
     tm_text_printf(url, "%s%s", k->config.server, k->path);
     tm_text_puts(headers, "Accept: application/json\nUser-Agent: tidemill\n");
     bool patch = strcmp(k->method, "PATCH") == 0;
@@ -63,7 +68,7 @@ static int prepare(void *context, struct tm_text *url, struct tm_text *headers, 
         return 0;
     }
     tm_text_init(&token, BODY_MAX);
-    rc = k->env->file_read(k->env, k->config.token_file, &token, e);
+    int rc = k->env->file_read(k->env, k->config.token_file, &token, e);
     if (rc == 0) {
         const char *text = tm_text_string(&token);
         tm_text_printf(headers, "Authorization: Bearer %.*s\n", (int)strcspn(text, " \r\n"), text);
@@ -73,10 +78,9 @@ static int prepare(void *context, struct tm_text *url, struct tm_text *headers, 
     return rc;
 }
 
-static int ask(struct kube *k, const char *method, struct tm_error *e)
+static int send_request(struct kube *k, struct tm_error *e)
 {
-    k->method = method;
-    struct tm_web_request request = {.method = method,
+    struct tm_web_request request = {.method = k->method,
                                      .body = k->body.length > 0 ? k->body.data : NULL,
                                      .length = k->body.length,
                                      .deadline_ms = CALL_MS,
@@ -85,6 +89,49 @@ static int ask(struct kube *k, const char *method, struct tm_error *e)
                                      .prepare = prepare,
                                      .context = k};
     return tm_web_begin(k->web, &request, &k->web_call, e);
+}
+
+static int64_t now_ms(const struct kube *k)
+{
+    return k->env->monotonic_ns(k->env) / 1000000;
+}
+
+static int start_plugin(struct kube *k, struct tm_error *e)
+{
+    const char *words[TM_KUBE_WORDS_MAX + 5];
+    tm_kube_config__put_plugin(&k->config, words);
+    k->plugin.variables = k->config.variables;
+    return tm_tool_process__start(&k->plugin, k->env, words, TM_KUBE_PLUGIN_MS, e);
+}
+
+/* Its answer, when it is there. An error: that was none; a token that is still good goes on. */
+static int step_plugin(struct kube *k, struct tm_error *e)
+{
+    int status = 0;
+    int rc = 0;
+    if (k->plugin.pid == 0 || !tm_tool_process__step(&k->plugin, k->env, &status)) return 0;
+    k->plugin_ms = now_ms(k) + PLUGIN_PAUSE_MS;
+    if (status < 0)
+        rc = tm_error_set(e, TM_ETIMEOUT, "it did not end within a minute");
+    else if (status != 0)
+        rc = tm_error_set(e, TM_EINPUT, "it ended with status %d; run it to see why", status);
+    else
+        rc = tm_kube_config__take_credential(&k->config, tm_text_string(&k->plugin.text), k->plugin.text.length,
+                                             k->options.arena, e);
+    if (k->plugin.text.data != NULL) memset(k->plugin.text.data, 0, k->plugin.text.length);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "credential plugin %.100s", k->config.command[0]);
+}
+
+/* The plugin runs beside: before its token ends, and while nothing can be asked without one. */
+static int ask(struct kube *k, const char *method, struct tm_error *e)
+{
+    enum tm_kube__need need = tm_kube_config__need(&k->config, k->env->now_ms(k->env));
+    bool due = need == TM_KUBE_TOKEN_NEEDED || (need == TM_KUBE_TOKEN_AGES && now_ms(k) >= k->plugin_ms);
+    int rc = 0;
+    k->method = method;
+    if (due && k->plugin.pid == 0) rc = start_plugin(k, e);
+    k->waits = rc == 0 && need == TM_KUBE_TOKEN_NEEDED;
+    return rc != 0 || k->waits ? rc : send_request(k, e);
 }
 
 __attribute__((format(printf, 2, 3))) static void set_path(struct kube *k, const char *format, ...)
@@ -182,6 +229,7 @@ static int kube_begin(void *self, const struct tm_remote_call *call, struct tm_e
                                          [TM_REMOTE_DELETE] = DELETE_POD};
     struct kube *k = self;
     k->call = *call;
+    k->doubted = false;
     return start(k, first[call->kind], e);
 }
 
@@ -218,7 +266,11 @@ static enum request after(struct kube *k, const struct tm_web_answer *answer, st
         if (status == 401)
             (void)snprintf(out->words, sizeof out->words, "the API server does not accept our credentials (401)");
     }
-    if (status == 401) k->config.token_ends_ms = 0; /* a plugin is asked again */
+    if (status == 401 && k->config.command[0] != NULL && !k->doubted) {
+        k->doubted = true;
+        k->config.token_ends_ms = 0; /* the plugin is asked again, and so is this */
+        return k->request;
+    }
     if (status == 0 || status >= 500 || status == 429) out->outcome = TM_REMOTE_NO_ANSWER;
     if (k->request == POST_SECRET && (done || exists)) return POST_POD;
     if (k->request == PATCH_SECRET && done) return PATCH_POD;
@@ -231,28 +283,46 @@ static enum request after(struct kube *k, const struct tm_web_answer *answer, st
     return REQUEST_NONE;
 }
 
+static bool say(struct tm_remote_answer *out, const struct tm_error *e)
+{
+    *out = (struct tm_remote_answer){.outcome = TM_REMOTE_NO_ANSWER};
+    (void)snprintf(out->words, sizeof out->words, "%.250s", e->text);
+    return true;
+}
+
+/* False: the request is on its way, or must wait; true: it could not even be sent, as `out` says. */
+static bool pass_plugin(struct kube *k, struct tm_remote_answer *out)
+{
+    struct tm_error e = {.text = ""};
+    int rc = step_plugin(k, &e);
+    if (!k->waits) {
+        if (rc != 0) tm_log(TM_LOG_WARN, "pods: %s; the token that there is is good for less than a minute", e.text);
+        return false;
+    }
+    if (rc == 0 && k->plugin.pid != 0) return false;
+    k->waits = false;
+    if (rc == 0) rc = send_request(k, &e);
+    return rc != 0 && say(out, &e);
+}
+
 static bool kube_step(void *self, struct tm_remote_answer *out)
 {
     struct kube *k = self;
     for (;;) {
         struct tm_web_answer answer = {.status = 0};
         struct tm_error e = {.text = ""};
+        if (pass_plugin(k, out)) return true;
+        if (k->waits) return false;
         tm_web_step(k->web);
         if (!tm_web_is_done(k->web_call)) return false;
         int rc = tm_web_end(k->web_call, &answer, &e);
         k->web_call = NULL;
         *out = (struct tm_remote_answer){.outcome = TM_REMOTE_NO_ANSWER};
-        if (rc != 0) {
-            (void)snprintf(out->words, sizeof out->words, "%.250s", e.text);
-            return true;
-        }
+        if (rc != 0) return say(out, &e);
         enum request next = after(k, &answer, out);
         tm_web_answer_deinit(&answer);
         if (next == REQUEST_NONE) return true;
-        if (start(k, next, &e) == 0) continue;
-        out->outcome = TM_REMOTE_NO_ANSWER;
-        (void)snprintf(out->words, sizeof out->words, "%.250s", e.text);
-        return true;
+        if (start(k, next, &e) != 0) return say(out, &e);
     }
 }
 
@@ -260,23 +330,34 @@ static size_t kube_watch(void *self, int *handles, size_t max, int64_t *out_wait
 {
     struct kube *k = self;
     struct tm_watch watches[HANDLES_MAX];
-    size_t count = tm_web_watch(k->web, watches, max < HANDLES_MAX ? max : HANDLES_MAX, out_wait_ms);
+    int own[2];
+    size_t count = 0;
+    *out_wait_ms = INT64_MAX;
+    if (!k->waits) count = tm_web_watch(k->web, watches, max < HANDLES_MAX ? max : HANDLES_MAX, out_wait_ms);
     for (size_t i = 0; i < count; i++) {
         handles[i] = watches[i].handle;
         if (watches[i].want != TM_WATCH_RECEIVE && *out_wait_ms > SEND_LOOK_MS) *out_wait_ms = SEND_LOOK_MS;
     }
+    size_t more = tm_tool_process__watch(&k->plugin, own);
+    for (size_t i = 0; i < more && count < max; i++)
+        handles[count++] = own[i];
+    int64_t left_ms = k->plugin.deadline_ms - now_ms(k);
+    if (more > 0 && *out_wait_ms > left_ms) *out_wait_ms = left_ms > 0 ? left_ms : 0;
     return count;
 }
 
 /* ---- life ---- */
 
-/* Waits for the call's one request: at the beginning and at the end. */
-static int wait_for(struct kube *k, struct tm_remote_answer *out, struct tm_error *e)
+/* Waits for the call: at the beginning and at the end. */
+static void wait_for(struct kube *k, struct tm_remote_answer *out)
 {
-    int rc = 0;
-    while (rc == 0 && !kube_step(k, out))
-        rc = tm_web_step_wait(k->web, e);
-    return rc;
+    while (!kube_step(k, out)) {
+        int handles[HANDLES_MAX];
+        bool ready[HANDLES_MAX];
+        int64_t wait_ms = 0;
+        size_t count = kube_watch(k, handles, HANDLES_MAX, &wait_ms);
+        (void)k->env->net_wait(k->env, handles, count, wait_ms < CALL_MS ? wait_ms : CALL_MS, ready, NULL);
+    }
 }
 
 static void kube_destroy(void *self, bool whole)
@@ -287,8 +368,10 @@ static void kube_destroy(void *self, bool whole)
         tm_text_clear(&k->body);
         k->request = DELETE_SECRET;
         set_path(k, "secrets?labelSelector=tidemill.io%%2Ffolder%%3D%s", k->folder);
-        if (ask(k, "DELETE", NULL) == 0) (void)wait_for(k, &answer, NULL);
+        if (ask(k, "DELETE", NULL) == 0) wait_for(k, &answer);
     }
+    tm_tool_process__stop(&k->plugin, k->env);
+    tm_text_deinit(&k->plugin.text);
     tm_web_destroy(k->web);
     tm_text_deinit(&k->body);
     tm_free(k->rows);
@@ -301,7 +384,7 @@ static int check(struct kube *k, struct tm_error *e)
     const struct tm_remote_call call = {.kind = TM_REMOTE_LIST};
     struct tm_remote_answer answer = {.outcome = TM_REMOTE_DONE};
     int rc = kube_begin(k, &call, e);
-    if (rc == 0) rc = wait_for(k, &answer, e);
+    if (rc == 0) wait_for(k, &answer);
     if (rc != 0 || answer.outcome == TM_REMOTE_DONE) return rc;
     return tm_error_set(e, answer.outcome == TM_REMOTE_REFUSED ? TM_EINPUT : TM_EPEER,
                         "Kubernetes at %s, namespace %s: %s", k->config.server, k->config.space, answer.words);
@@ -330,6 +413,7 @@ int tm_kube_cloud_create(struct tm_env *env, const struct tm_kube_options *optio
     k->env = env;
     k->options = *options;
     tm_text_init(&k->body, BODY_MAX);
+    tm_text_init(&k->plugin.text, BODY_MAX);
     int rc = open_kube(k, e);
     if (rc != 0) {
         kube_destroy(k, false);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FILE_BYTES_MAX = 1 << 20, PLUGIN_LIMIT_MS = 60000, RENEW_BEFORE_MS = 60000, PATH_BYTES = 4096 };
+enum { FILE_BYTES_MAX = 1 << 20, RENEW_BEFORE_MS = 60000, PATH_BYTES = 4096 };
 
 /* ---- values of a file ---- */
 
@@ -271,56 +271,22 @@ int tm_kube_config__take_credential(struct tm_kube_config *config, const char *t
     return rc;
 }
 
-static int read_output(struct tm_env *env, int handle, struct tm_text *out, struct tm_error *e)
+enum tm_kube__need tm_kube_config__need(const struct tm_kube_config *config, int64_t now_ms)
 {
-    char piece[4096];
-    int64_t until_ns = env->monotonic_ns(env) + PLUGIN_LIMIT_MS * (int64_t)1000000;
-    for (;;) {
-        size_t got = 0;
-        bool ready = false;
-        int64_t left_ms = (until_ns - env->monotonic_ns(env)) / 1000000;
-        int rc = left_ms > 0 ? env->net_wait(env, &handle, 1, left_ms, &ready, e) : -(int)TM_ETIMEOUT;
-        if (rc != 0) return tm_error_set(e, TM_ETIMEOUT, "it did not end within a minute");
-        rc = env->net_receive(env, handle, piece, sizeof piece, &got, e);
-        if (rc == -(int)TM_EBUSY) continue;
-        if (rc != 0 || got == 0) return rc == -(int)TM_EPEER ? 0 : rc == 0 ? tm_text_status(out, e) : rc;
-        tm_text_append(out, piece, got);
-    }
+    if (config->command[0] == NULL) return TM_KUBE_TOKEN_GOOD;
+    if (config->token == NULL && config->tls.certificate == NULL) return TM_KUBE_TOKEN_NEEDED;
+    if (config->token_ends_ms == INT64_MAX || now_ms < config->token_ends_ms - RENEW_BEFORE_MS)
+        return TM_KUBE_TOKEN_GOOD;
+    return now_ms < config->token_ends_ms ? TM_KUBE_TOKEN_AGES : TM_KUBE_TOKEN_NEEDED;
 }
 
-static int run_plugin(struct tm_env *env, struct tm_kube_config *config, struct tm_text *out, struct tm_error *e)
+void tm_kube_config__put_plugin(const struct tm_kube_config *config, const char *out[TM_KUBE_WORDS_MAX + 5])
 {
-    const char *argv[TM_KUBE_WORDS_MAX + 5] = {"/bin/sh", "-c", "exec \"$@\" 2> /dev/null", "sh"};
-    int pid = 0;
-    int handle = -1;
-    int status = 0;
+    static const char *const quiet[] = {"/bin/sh", "-c", "exec \"$@\" 2> /dev/null", "sh"};
+    size_t count = 0;
+    for (; count < sizeof quiet / sizeof *quiet; count++)
+        out[count] = quiet[count];
     for (size_t i = 0; config->command[i] != NULL; i++)
-        argv[4 + i] = config->command[i];
-    int rc = env->process_start_with(
-        env,
-        &(struct tm_process_options){.argv = argv, .variables = config->variables, .group = true, .captured = &handle},
-        &pid, e);
-    if (rc != 0) return rc;
-    rc = read_output(env, handle, out, e);
-    if (rc != 0) (void)env->process_signal_group(env, pid, 9, NULL);
-    env->net_close(env, handle);
-    int waited = env->process_wait(env, pid, 10000, &status, rc == 0 ? e : NULL);
-    if (rc == 0) rc = waited;
-    if (rc == 0 && status != 0) rc = tm_error_set(e, TM_EINPUT, "it ended with status %d; run it to see why", status);
-    return rc;
-}
-
-int tm_kube_config__renew(struct tm_env *env, struct tm_kube_config *config, struct tm_arena *arena, struct tm_error *e)
-{
-    struct tm_text text;
-    bool good = config->token != NULL || config->tls.certificate != NULL;
-    if (config->command[0] == NULL) return 0;
-    if (good && (config->token_ends_ms == INT64_MAX || env->now_ms(env) < config->token_ends_ms - RENEW_BEFORE_MS))
-        return 0;
-    tm_text_init(&text, FILE_BYTES_MAX);
-    int rc = run_plugin(env, config, &text, e);
-    if (rc == 0) rc = tm_kube_config__take_credential(config, tm_text_string(&text), text.length, arena, e);
-    if (text.data != NULL) memset(text.data, 0, text.length);
-    tm_text_deinit(&text);
-    return rc == 0 ? 0 : tm_error_wrap(e, rc, "credential plugin %.100s", config->command[0]);
+        out[count++] = config->command[i];
+    out[count] = NULL;
 }

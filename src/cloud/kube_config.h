@@ -30,9 +30,20 @@ int tm_kube_config__find(struct tm_env *env, const char *context, struct tm_aren
 /* One file's text; `folder`: from where its relative names are meant. */
 int tm_kube_config__read(struct tm_env *env, const char *file, const char *text, size_t length, const char *folder,
                          const char *context, struct tm_arena *arena, struct tm_kube_config *out, struct tm_error *e);
-/* Asks the credential plugin, if there is one and its token is about to end; waits for it. */
-int tm_kube_config__renew(struct tm_env *env, struct tm_kube_config *config, struct tm_arena *arena,
-                          struct tm_error *e);
+/* ---- credential plugins ---- */
+
+enum { TM_KUBE_PLUGIN_MS = 60000 }; /* so long it may take */
+
+enum tm_kube__need {
+    TM_KUBE_TOKEN_GOOD,  /* or there is no plugin */
+    TM_KUBE_TOKEN_AGES,  /* it ends within a minute: the plugin is due, and requests go on meanwhile */
+    TM_KUBE_TOKEN_NEEDED /* there is none, or it has ended: no request before the plugin has answered */
+};
+
+/* `now_ms`: UTC. */
+enum tm_kube__need tm_kube_config__need(const struct tm_kube_config *config, int64_t now_ms);
+/* The plugin as a command, without what it says to people; ends in NULL. */
+void tm_kube_config__put_plugin(const struct tm_kube_config *config, const char *out[TM_KUBE_WORDS_MAX + 5]);
 /* Its answer: an ExecCredential. */
 int tm_kube_config__take_credential(struct tm_kube_config *config, const char *text, size_t length,
                                     struct tm_arena *arena, struct tm_error *e);

@@ -12,7 +12,8 @@ static int64_t now_ms(struct tm_env *env)
 int tm_tool_process__start(struct tm_tool__process *p, struct tm_env *env, const char *const *argv, int64_t limit_ms,
                            struct tm_error *e)
 {
-    struct tm_process_options options = {.argv = argv, .group = true, .captured = &p->output};
+    struct tm_process_options options = {
+        .argv = argv, .variables = p->variables, .group = true, .captured = &p->output};
     tm_text_clear(&p->text);
     p->handle = p->output = -1;
     p->deadline_ms = now_ms(env) + limit_ms;

@@ -1,15 +1,16 @@
-/* A command of somebody's tool (Slurm's, SkyPilot's) on its way: started, read, and given up when it takes too long.
- * Nothing is waited for. */
+/* A command of somebody's tool (Slurm's, SkyPilot's, a credential plugin) on its way: started, read, and given up when
+ * it takes too long. Nothing is waited for. */
 #ifndef TM_CLOUD_TOOL_PROCESS_H
 #define TM_CLOUD_TOOL_PROCESS_H
 
 #include "base/env.h"
 
-/* One at a time; `text` is initialised by its owner. */
+/* One at a time; `text` is initialised, and `variables` are set, by its owner. */
 struct tm_tool__process {
-    int pid;    /* 0: none */
-    int handle; /* ready when it has ended */
-    int output; /* -1: closed */
+    const char *const *variables; /* "NAME=VALUE", besides this program's own; ends in NULL; NULL: none */
+    int pid;                      /* 0: none */
+    int handle;                   /* ready when it has ended */
+    int output;                   /* -1: closed */
     int64_t deadline_ms;
     struct tm_text text;
 };

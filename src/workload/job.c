@@ -551,6 +551,7 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
     if (rc == 0) rc = tm_fields_read(file, root, job_fields, &fresh.arena, &fresh, e);
     if (rc == 0) rc = settle_pools(&fresh, e);
     if (rc == 0) rc = check_spot(file, &fresh, e);
+    if (rc == 0) rc = tm_job__check_pods(&fresh, e);
     if (rc == 0) rc = tm_notify_check(&fresh.notify, file, e);
     if (rc == 0) rc = tm_job__log_check(&fresh.log, file, e);
     if (fresh.steps == 0 && fresh.samples > 0 && fresh.batch > 0)

@@ -12,4 +12,7 @@ struct tm_job_optimizer tm_job__optimizer_unsaid(void);
  * prediction knows. */
 int tm_job__read_model(const char *file, const struct tm_node *model, struct tm_job *job, struct tm_error *e);
 
+/* job_pods.c: could Kubernetes take what fleet.pods says? */
+int tm_job__check_pods(const struct tm_job *job, struct tm_error *e);
+
 #endif

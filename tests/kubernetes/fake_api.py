@@ -5,7 +5,7 @@ What it answers has the shape of core/v1 (tests/kubernetes/shape.py asks it with
 real process group of this machine, with its Secrets in folders (which change as a kubelet changes them: when the pod is
 patched, or a minute later); deleting or evicting it is SIGTERM, and SIGKILL after its grace period; a node has room for one pod, and without a free node a pod is Pending and Unschedulable.
 
-    fake_api.py FOLDER NODES     writes FOLDER/kubeconfig (TLS, a token), prints "ready PORT", ends with its input
+    fake_api.py FOLDER NODES     writes FOLDER/kubeconfig (TLS, a token; context plugin: a credential plugin), prints "ready PORT", ends with its input
 
 Faults are asked for at /fake/... with the token (see FOLDER/control): nodes?count=N, clear,
 fail?status=503&times=3&method=POST&kind=pods (status 0: the call is done, but the connection is cut before its answer),
@@ -37,8 +37,11 @@ CONTROL = r"""#!/usr/bin/env bash
 # pods those are ("same"), or 0.
 what=$1
 case $1 in
-stay) : >"FOLDER/stay" && echo 0 && exit ;;
+stay | hold | wrong) : >"FOLDER/$1" && echo 0 && exit ;;
 go) rm -f "FOLDER/stay" && echo 0 && exit ;;
+life) echo "$2" >"FOLDER/life" && echo 0 && exit ;;
+unhold) rm "FOLDER/hold" && echo 0 && exit ;;
+plugins) wc -l <"FOLDER/plugins" && exit ;;
 nodes) order="nodes?count=$2" ;;
 fail) order="fail?status=$2&times=$3&method=$4&kind=$5" ;;
 alive | left | same | clear | show) order=$1 ;;
@@ -51,6 +54,19 @@ show) echo "$answer" ;;
 alive | left | same) sed -nE "s/.*\"$what\": ([0-9]+).*/\1/p" <<<"$answer" ;;
 *) echo 0 ;;
 esac
+"""
+
+
+# A credential plugin, as those of EKS, GKE and AKS are: its token lasts for so many seconds ("life"); it waits while there is a
+# file "hold", and its token is wrong once where there is a file "wrong".
+PLUGIN = r"""#!/usr/bin/env bash
+grep -q '"interactive": *false' <<<"$KUBERNETES_EXEC_INFO" && [ "$WORD" = "a word" ] || exit 7
+echo asked >>"FOLDER/plugins"
+while [ -e "FOLDER/hold" ]; do sleep 0.05; done
+token=$(cat "FOLDER/token")
+rm "FOLDER/wrong" 2>/dev/null && token=wrong
+printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s","expirationTimestamp":"%s"}}' \
+    "$token" "$(date -u -d "+$(cat "FOLDER/life") seconds" +%FT%TZ)"
 """
 
 
@@ -469,11 +485,16 @@ def main():
         json.dump({"apiVersion": "v1", "kind": "Config", "current-context": "fake",
                    "clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{server.server_port}",
                                                            "certificate-authority-data": authority}}],
-                   "users": [{"name": "u", "user": {"token": TOKEN}}],
-                   "contexts": [{"name": "fake", "context": {"cluster": "c", "user": "u", "namespace": SPACE}}]}, out)
-    with open(os.path.join(folder, "control"), "w", encoding="utf-8") as out:
-        out.write(CONTROL.replace("FOLDER", folder).replace("PORT", str(server.server_port)))
-    os.chmod(os.path.join(folder, "control"), 0o700)
+                   "users": [{"name": "u", "user": {"token": TOKEN}},
+                             {"name": "p", "user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin",
+                                                             "interactiveMode": "Never", "env": [{"name": "WORD", "value": "a word"}]}}}],
+                   "contexts": [{"name": "fake", "context": {"cluster": "c", "user": "u", "namespace": SPACE}},
+                                {"name": "plugin", "context": {"cluster": "c", "user": "p", "namespace": SPACE}}]}, out)
+    open(os.path.join(folder, "plugins"), "w", encoding="utf-8").close()
+    for name, text in (("control", CONTROL), ("plugin", PLUGIN)):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as out:
+            out.write(text.replace("FOLDER", folder).replace("PORT", str(server.server_port)))
+        os.chmod(os.path.join(folder, name), 0o700)
     threading.Thread(target=cluster.serve, daemon=True).start()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print("ready", server.server_port, flush=True)

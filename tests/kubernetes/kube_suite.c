@@ -17,13 +17,14 @@ static int ask(const char *words)
     return suite_ask("%s %s", control, words);
 }
 
+/* `context`: of the kubeconfig; NULL: the current one. */
 static struct tm_cloud *open_kube(void *context, bool again, uint64_t id_first)
 {
     struct tm_cloud *cloud = NULL;
     struct tm_error e = {.text = ""};
-    (void)context;
     (void)again;
     struct tm_kube_options options = {.pod = {.app = "suite", .image = "any", .grace_s = 5, .gpus = 1},
+                                      .context = context,
                                       .folder = "/the/suite",
                                       .limit = {3, 0},
                                       .price_usd_h = {1, 3},
@@ -143,13 +144,63 @@ static void test_bad_server(void **state)
     }
 }
 
+static void await_plugins(struct tm_cloud *cloud, int count)
+{
+    struct tm_cloud_event event;
+    for (int i = 0; i < SUITE_STEPS && ask("plugins") < count; i++)
+        (void)cloud->next(cloud, SUITE_LONG_MS / SUITE_STEPS, &event, NULL);
+    assert_int_equal(ask("plugins"), count);
+}
+
+/* A credential plugin that takes its time keeps nobody: with a token that ends soon the calls go on meanwhile, without
+ * one they wait, and the loop does not. A token that is refused is asked for anew, and the call made again. */
+static void test_plugin(void **state)
+{
+    (void)state;
+    static char context[] = "plugin";
+    struct tm_cloud_event event;
+    int before = ask("plugins");
+    assert_int_equal(ask("life 3600"), 0);
+    assert_int_equal(ask("wrong"), 0);
+    struct tm_cloud *cloud = open_kube(context, false, 1);
+    assert_int_equal(ask("plugins"), before + 2);
+    assert_int_equal(cloud->destroy(cloud, NULL), 0);
+    assert_int_equal(ask("life 50"), 0);
+    cloud = open_kube(context, false, 1);
+    assert_int_equal(ask("hold"), 0);
+    suite_want(cloud, 1);
+    (void)suite_await(cloud, TM_CLOUD_ARRIVED);
+    await_plugins(cloud, before + 4); /* one that was asked before the token ends, and has not answered */
+    suite_want(cloud, 2);
+    (void)suite_await(cloud, TM_CLOUD_ARRIVED);
+    assert_int_equal(ask("plugins"), before + 4);
+    assert_int_equal(ask("life 0"), 0);
+    assert_int_equal(ask("unhold"), 0);
+    assert_int_equal(cloud->destroy(cloud, NULL), 0);
+    assert_int_equal(ask("left"), 0);
+    cloud = open_kube(context, false, 1);
+    before = ask("plugins");
+    assert_int_equal(ask("hold"), 0);
+    suite_want(cloud, 2);
+    await_plugins(cloud, before + 1);
+    for (int i = 0; i < 20; i++) /* a call waits: the loop does not */
+        assert_int_equal(cloud->next(cloud, 0, &event, NULL), -(int)TM_ETIMEOUT);
+    assert_int_equal(ask("alive"), 0);
+    assert_int_equal(ask("plugins"), before + 1);
+    assert_int_equal(ask("life 3600"), 0);
+    assert_int_equal(ask("unhold"), 0);
+    (void)suite_await(cloud, TM_CLOUD_ARRIVED);
+    (void)suite_await(cloud, TM_CLOUD_ARRIVED);
+    assert_int_equal(ask("plugins"), before + 1);
+    assert_int_equal(cloud->destroy(cloud, NULL), 0);
+    assert_int_equal(ask("left"), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_suite),
-        cmocka_unit_test(test_eviction),
-        cmocka_unit_test(test_no_node),
-        cmocka_unit_test(test_bad_server),
+        cmocka_unit_test(test_suite),      cmocka_unit_test(test_eviction), cmocka_unit_test(test_no_node),
+        cmocka_unit_test(test_bad_server), cmocka_unit_test(test_plugin),
     };
     if (argc != 2) return 2;
     control = argv[1];

@@ -1,5 +1,6 @@
 """Is the stand-in (fake_api.py) shaped as an API server? The official Python client asks it, and reads what it answers
 into its own models, which refuse what they do not know.  Use: shape.py KUBECONFIG"""
+import os
 import sys
 import time
 
@@ -97,4 +98,8 @@ ok("another namespace is 403", code_of(core.list_namespaced_pod, "other") == 403
 core.delete_namespaced_pod("one", SPACE)
 core.delete_collection_namespaced_secret(SPACE, label_selector="tidemill.io/folder=a")
 ok("a collection goes by label", not core.list_namespaced_secret(SPACE).items)
+with open(os.path.join(os.path.dirname(sys.argv[1]), "life"), "w", encoding="utf-8") as file:
+    file.write("3600")
+plugged = client.CoreV1Api(config.new_client_from_config(sys.argv[1], context="plugin"))
+ok("the credential plugin is one", plugged.list_namespaced_pod(SPACE).items == [])
 print(f"shape: {done} answers are as the official client knows them")

@@ -111,24 +111,31 @@ static void test_credential(void **state)
     assert_string_equal(config.token, "t1");
     assert_true(config.token_ends_ms == 1767323045000);
     assert_int_equal(tm_kube_config__take_credential(&config, bad, strlen(bad), &arena, &e), -(int)TM_EINPUT);
-    /* a real one, by sh: it is asked when there is no token, and again when the token has ended */
-    config = (struct tm_kube_config){
-        .token_ends_ms = INT64_MAX,
-        .command = {"sh", "-c", "echo noise >&2; printf '{\"status\":{\"token\":\"%s\"}}' \"$WORD\"", NULL},
-        .variables = {"WORD=by-plugin", NULL}};
-    assert_row(tm_kube_config__renew(tm_env_real(), &config, &arena, &e) == 0, "%s", e.text);
-    assert_string_equal(config.token, "by-plugin");
-    config.token = "old";
-    assert_int_equal(tm_kube_config__renew(tm_env_real(), &config, &arena, &e), 0);
-    assert_string_equal(config.token, "old");
-    config.token_ends_ms = 0;
-    assert_int_equal(tm_kube_config__renew(tm_env_real(), &config, &arena, &e), 0);
-    assert_string_equal(config.token, "by-plugin");
-    config.token_ends_ms = 0;
-    config.command[2] = "exit 3";
-    assert_int_equal(tm_kube_config__renew(tm_env_real(), &config, &arena, &e), -(int)TM_EINPUT);
-    assert_error_has(e, "credential plugin sh: it ended with status 3");
     tm_arena_deinit(&arena);
+}
+
+/* When a plugin is asked: before its token ends, and first of all where there is none. */
+static void test_plugin(void **state)
+{
+    (void)state;
+    struct tm_kube_config config = {.token_ends_ms = INT64_MAX};
+    const char *words[TM_KUBE_WORDS_MAX + 5];
+    assert_int_equal(tm_kube_config__need(&config, 0), TM_KUBE_TOKEN_GOOD); /* there is nobody to ask */
+    config.command[0] = "aws";
+    config.command[1] = "get-token";
+    assert_int_equal(tm_kube_config__need(&config, 0), TM_KUBE_TOKEN_NEEDED);
+    config.token = "t";
+    assert_int_equal(tm_kube_config__need(&config, INT64_MAX - 1), TM_KUBE_TOKEN_GOOD);
+    config.token_ends_ms = 100000;
+    assert_int_equal(tm_kube_config__need(&config, 39999), TM_KUBE_TOKEN_GOOD);
+    assert_int_equal(tm_kube_config__need(&config, 40000), TM_KUBE_TOKEN_AGES);
+    assert_int_equal(tm_kube_config__need(&config, 99999), TM_KUBE_TOKEN_AGES);
+    assert_int_equal(tm_kube_config__need(&config, 100000), TM_KUBE_TOKEN_NEEDED);
+    tm_kube_config__put_plugin(&config, words);
+    assert_string_equal(words[0], "/bin/sh");
+    assert_string_equal(words[4], "aws");
+    assert_string_equal(words[5], "get-token");
+    assert_null(words[6]);
 }
 
 /* ---- pods ---- */
@@ -280,4 +287,5 @@ static void test_list_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_config), TM_TEST(test_config_wrong), TM_TEST(test_config_memory), TM_TEST(test_credential),
-             TM_TEST(test_pod), TM_TEST(test_patches), TM_TEST(test_list), TM_TEST(test_list_memory))
+             TM_TEST(test_plugin), TM_TEST(test_pod), TM_TEST(test_patches), TM_TEST(test_list),
+             TM_TEST(test_list_memory))

@@ -107,6 +107,22 @@ static void test_refuses(void **state)
         {"market: sport\n", "market: expected one of mixed, spot, on-demand"},
         {"envs: {A=B: 1}\n", "job.yaml:1: envs: \"A=B\" is not a valid variable name;"},
         {"max_failures: -1\n", "max_failures: expected"},
+        {"fleet: {pods: {namespace: My_Space}}\n", "job.yaml:1:27: fleet.pods.namespace: \"My_Space\" cannot be the "
+                                                   "name of a namespace: write at most 63 letters"},
+        {"fleet: {pods: {namespace: a.b}}\n", "fleet.pods.namespace: \"a.b\" cannot be"},
+        {"fleet: {pods: {namespace: ''}}\n", "fleet.pods.namespace: \"\" cannot be"},
+        {"fleet: {pods: {service_account: a b}}\n", "job.yaml:1:33: fleet.pods.service_account: \"a b\" cannot be"},
+        {"fleet: {pods: {priority: High}}\n", "fleet.pods.priority: \"High\" cannot be the name of a priority class"},
+        {"fleet: {pods: {image: 'https://x/y'}}\n", "fleet.pods.image: \"https://x/y\" cannot be the name of an image"},
+        {"fleet: {pods: {image: 'a b'}}\n", "write it as for docker pull"},
+        {"fleet: {pods: {gpu: gpu}}\n", "fleet.pods.gpu: \"gpu\" cannot be the name of a resource: write DOMAIN/NAME"},
+        {"fleet: {pods: {cpu: 4 cores}}\n", "fleet.pods.cpu: expected processors, such as 4 or 500m, got \"4 cores\""},
+        {"fleet: {pods: {memory: 16GB}}\n", "fleet.pods.memory: expected memory, such as 16Gi or 500M, got \"16GB\""},
+        {"fleet: {pods: {memory: '0'}}\n", "fleet.pods.memory: expected memory"},
+        {"fleet: {pods: {node_selector: [a=b, nothing]}}\n",
+         "fleet.pods.node_selector: expected NAME=VALUE, a label of nodes, such as"},
+        {"fleet: {pods: {node_selector: ['/a=b']}}\n", "got \"/a=b\""},
+        {"fleet: {pods: {node_selector: [a=-b]}}\n", "got \"a=-b\""},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_job job;
@@ -114,6 +130,37 @@ static void test_refuses(void **state)
         assert_row(parse(rows[i].text, &job, &e) == -(int)TM_EINPUT, "%s", rows[i].text);
         assert_row(strstr(e.text, rows[i].says) != NULL, "%s: \"%s\" does not hold \"%s\"", rows[i].text, e.text,
                    rows[i].says);
+        tm_job_deinit(&job);
+    }
+}
+
+/* What Kubernetes takes of pods is taken. */
+static void test_pods(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        "namespace: ml-1",
+        "image: tidemill",
+        "image: 'reg.io:5000/a/b_c:0.1'",
+        "image: 'a@sha256:0123'",
+        "service_account: a.b",
+        "gpu: amd.com/gpu",
+        "cpu: 4",
+        "cpu: 0.5",
+        "cpu: 500m",
+        "memory: 16Gi",
+        "memory: 1e9",
+        "memory: 2E-1",
+        "priority: system-x",
+        "node_selector: a=",
+        "node_selector: [a.b/c_d=E.f-1, x=y]",
+    };
+    for (size_t i = 0; i < TM_COUNT(words); i++) {
+        char text[200];
+        struct tm_job job;
+        struct tm_error e = {0};
+        (void)snprintf(text, sizeof text, "fleet: {pods: {%s}}\n", words[i]);
+        assert_row(parse(text, &job, &e) == 0, "%s: %s", text, e.text);
         tm_job_deinit(&job);
     }
 }
@@ -154,5 +201,5 @@ static void test_without_memory(void **state)
     TM_FAIL_EACH_ALLOC(rc = parse_and_drop());
 }
 
-TM_TEST_MAIN(TM_TEST(test_reads_a_plan), TM_TEST(test_reads_a_training_job), TM_TEST(test_refuses),
+TM_TEST_MAIN(TM_TEST(test_reads_a_plan), TM_TEST(test_reads_a_training_job), TM_TEST(test_refuses), TM_TEST(test_pods),
              TM_TEST(test_a_task_of_skypilots), TM_TEST(test_without_memory))
