@@ -274,7 +274,7 @@ static int office_newest(struct tm_copy_store *store, uint64_t *out_set, struct 
 
 static int refuse(const struct tm_copy_store *store, struct tm_error *e)
 {
-    return tm_error_set(e, TM_EUSAGE, "%s: only the coordinator seals, lists, drops and claims", store->where);
+    return tm_error_set(e, TM_EUSAGE, "%s: only the coordinator seals, lists, drops, sweeps and claims", store->where);
 }
 
 static int office_seal(struct tm_copy_store *store, uint64_t set, const void *manifest, size_t length,
@@ -296,6 +296,15 @@ static int office_list(struct tm_copy_store *store, tm_sealed_set_f each, void *
 static int office_drop(struct tm_copy_store *store, uint64_t set, struct tm_error *e)
 {
     (void)set;
+    return refuse(store, e);
+}
+
+static int office_sweep(struct tm_copy_store *store, uint64_t below, const uint64_t *keep, size_t keep_count,
+                        struct tm_error *e)
+{
+    (void)below;
+    (void)keep;
+    (void)keep_count;
     return refuse(store, e);
 }
 
@@ -339,6 +348,7 @@ int tm_copy_office__open(struct tm_env *env, const char *place, struct tm_copy_s
                                       .newest = office_newest,
                                       .list = office_list,
                                       .drop = office_drop,
+                                      .sweep = office_sweep,
                                       .claim = office_claim,
                                       .check = office_check,
                                       .close = office_close};

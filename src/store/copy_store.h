@@ -15,10 +15,9 @@
  *
  * Atomic: a put and a seal are complete or have not happened. Of a put that was torn (the process died, the connection
  * was lost) nothing is found (-TM_ENOTFOUND), or what was there before, or what is found is told from a copy by its
- * hash
- * (-TM_EINPUT); never bytes that were not put. A seal that failed may already be listed, but the newest is what it was;
- * it is sealed again. A drop is not atomic: the manifest goes first, so that what is listed is whole; a set of which
- * parts are left is dropped again.
+ * hash (-TM_EINPUT); never bytes that were not put. A seal that failed may already be listed, but the newest is what it
+ * was; it is sealed again. A drop is not atomic: the manifest goes first, so that what is listed is whole; a set of
+ * which parts are left is dropped again.
  *
  * Errors: -TM_EFULL there is no space now; -TM_EIO it cannot be reached, read or written now; -TM_ENOMEM. These are
  * temporary: the caller tries again, and nothing that was there has been damaged. -TM_ENOTFOUND it is not there, and
@@ -62,6 +61,11 @@ struct tm_copy_store {
     int (*list)(struct tm_copy_store *store, tm_sealed_set_f each, void *context, struct tm_error *e);
     /* Removes the set, sealed or not; 0 where there is none. */
     int (*drop)(struct tm_copy_store *store, uint64_t set, struct tm_error *e);
+    /* Drops every set below that number that has parts and was never sealed, but those in `keep`: what coordinators had
+     * under way when they died, and what came late of sets that were given up. Only for who has sealed `below`, or may
+     * name sets still: it knows that nobody seals them. */
+    int (*sweep)(struct tm_copy_store *store, uint64_t below, const uint64_t *keep, size_t keep_count,
+                 struct tm_error *e);
     /* Makes the store its job's (see below): only then anything can be put. Machines with separate
      * stores would each keep a part of a set, and none all of it. If another job had it before, `take_over` makes it
      * this job's; else it is -TM_EINPUT, and the sets stay that job's. */
