@@ -317,7 +317,9 @@ static int blobs_download(void *self, const char *name, void *into, size_t lengt
     *m = (struct moving){.blobs = blobs, .path = path, .into = into};
     int rc = tm_webs__take(&blobs->webs, &m->web, e);
     if (rc == 0) {
-        rc = tm_transfer__carry(&(struct tm_transfer){m->web, length, m, begin_part, end_part}, 0, e);
+        rc = tm_transfer__carry(
+            &(struct tm_transfer){.web = m->web, .length = length, .context = m, .begin = begin_part, .end = end_part},
+            0, e);
         tm_webs__give(&blobs->webs, m->web);
     }
     if (rc == 0) *out_total = m->total;
@@ -362,7 +364,9 @@ static int blobs_upload(void *self, const char *name, const void *data, size_t l
     *m = (struct moving){.blobs = blobs, .path = path, .from = data, .upload = blobs->env->random_u64(blobs->env)};
     int rc = tm_webs__take(&blobs->webs, &m->web, e);
     if (rc == 0) {
-        rc = tm_transfer__carry(&(struct tm_transfer){m->web, length, m, begin_part, end_part}, parts, e);
+        rc = tm_transfer__carry(
+            &(struct tm_transfer){.web = m->web, .length = length, .context = m, .begin = begin_part, .end = end_part},
+            parts, e);
         if (rc == 0) rc = put_list(m, parts, e);
         tm_webs__give(&blobs->webs, m->web);
     }

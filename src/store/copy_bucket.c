@@ -407,6 +407,31 @@ static int bucket_get(struct tm_copy_store *store, uint64_t set, uint32_t layer,
     return tm_error_set(e, TM_EIO, "the store of copies has changed: %s", why.text);
 }
 
+/* ---- for members without credentials ---- */
+
+static int bucket_grant(struct tm_copy_store *store, uint64_t set, uint32_t layer, uint64_t length,
+                        struct tm_grant *out, struct tm_error *e)
+{
+    struct bucket *b = bucket_of(store);
+    char part[NAME_BYTES];
+    assert(set > 0);
+    int rc = length > 0 ? check_claim(b, e) : 0;
+    if (rc != 0) return rc;
+    if (length > SIZE_MAX / 2) return tm_error_set(e, TM_EINPUT, "%s: not a copy of that size", b->where);
+    part_name(set, layer, part);
+    return b->objects.grant(b->objects.self, part, (size_t)length, out, e);
+}
+
+static int bucket_granted(struct tm_copy_store *store, uint64_t set, uint32_t layer, const char *upload,
+                          const char *tags, struct tm_error *e)
+{
+    struct bucket *b = bucket_of(store);
+    char part[NAME_BYTES];
+    assert(set > 0);
+    part_name(set, layer, part);
+    return b->objects.granted(b->objects.self, part, upload, tags, e);
+}
+
 /* ---- the store ---- */
 
 static int take_any(void *context, const char *name, struct tm_error *e)
@@ -474,6 +499,10 @@ int tm_copy_bucket__open(struct tm_env *env, const char *place, uint64_t job, st
                                       .claim = bucket_claim,
                                       .check = bucket_check,
                                       .close = bucket_close};
+    if (b->objects.grant != NULL) {
+        b->store.grant = bucket_grant;
+        b->store.granted = bucket_granted;
+    }
     *out = &b->store;
     return 0;
 }

@@ -39,6 +39,8 @@ struct tm_sealed_set {
 /* Other than 0 ends the list, which returns it. */
 typedef int (*tm_sealed_set_f)(void *context, const struct tm_sealed_set *set, struct tm_error *e);
 
+struct tm_grant;
+
 struct tm_copy_store {
     void *self;
     const char *where; /* for messages; the store's own */
@@ -72,6 +74,14 @@ struct tm_copy_store {
     int (*claim)(struct tm_copy_store *store, bool take_over, struct tm_error *e);
     /* Writes, lists, reads and removes something of no use: what cannot be done now would never last. */
     int (*check)(struct tm_copy_store *store, struct tm_error *e);
+    /* For members without credentials (grant.h), so that their bytes need not go through the coordinator: the part as
+     * a file (copy_file.h) of so many bytes to put, or, with 0, to get. NULL: there is no such thing. An upload lasts
+     * once it was ended by `granted`, with what its parts were answered with; with "" it is given up. Errors of the one
+     * are those of put and get, of the other those of put. */
+    int (*grant)(struct tm_copy_store *store, uint64_t set, uint32_t layer, uint64_t length, struct tm_grant *out,
+                 struct tm_error *e);
+    int (*granted)(struct tm_copy_store *store, uint64_t set, uint32_t layer, const char *upload, const char *tags,
+                   struct tm_error *e);
     /* Ends and frees it; what is stored stays. */
     void (*close)(struct tm_copy_store *store);
 };

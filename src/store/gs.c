@@ -352,7 +352,9 @@ static int gs_download(void *self, const char *name, void *into, size_t length, 
         rc = tm_webs__take(&gs->webs, &m->web, e);
     }
     if (rc == 0) {
-        rc = tm_transfer__carry(&(struct tm_transfer){m->web, length, m, begin_part, end_part}, 0, e);
+        rc = tm_transfer__carry(
+            &(struct tm_transfer){.web = m->web, .length = length, .context = m, .begin = begin_part, .end = end_part},
+            0, e);
         tm_webs__give(&gs->webs, m->web);
     }
     if (rc == 0) *out_total = m->total;
@@ -425,7 +427,9 @@ static int upload_parts(struct gs *gs, const char *name, const void *data, size_
     (void)snprintf(m->upload_path, sizeof m->upload_path, "/b/%s/o", gs->bucket);
     int rc = tm_webs__take(&gs->webs, &m->web, e);
     if (rc == 0) {
-        rc = tm_transfer__carry(&(struct tm_transfer){m->web, length, m, begin_part, end_part}, parts, e);
+        rc = tm_transfer__carry(
+            &(struct tm_transfer){.web = m->web, .length = length, .context = m, .begin = begin_part, .end = end_part},
+            parts, e);
         if (rc == 0) rc = compose_all(m, parts, e);
         tm_webs__give(&gs->webs, m->web);
     }
