@@ -7,6 +7,7 @@
  * tried again. */
 #include "base/address.h"
 #include "base/alloc.h"
+#include "base/debug.h"
 #include "base/log.h"
 #include "store/grant.h"
 #include "store/store_internal.h"
@@ -272,7 +273,7 @@ static int put_granted(struct office *o, struct asked *asked, const struct tm_bl
 {
     int rc = tm_grant__up(&asked->grant, &o->webs, tries(o), block->data - TM_BLOCK_HEAD, (size_t)asked->length,
                           &asked->tags, e);
-    if (rc == 0 || rc == -(int)TM_EIO) learn(o, rc, e);
+    if (rc == 0 || rc == -(int)TM_EPEER) learn(o, rc, e);
     if (asked->grant.upload[0] == '\0') return rc;
     if (rc != 0) tm_text_clear(&asked->tags);
     int ended = call(o, tell_granted, asked, rc == 0 ? e : NULL);
@@ -289,6 +290,7 @@ static int put_straight(struct office *o, const struct tm_copy_name *name, struc
     bool may_not = rc == -(int)TM_EINPUT;
     if (rc == -(int)TM_ENONE) learn(o, rc, &own);
     if (rc == 0) rc = put_granted(o, &asked, block, &own);
+    if (rc == 0) tm_debug(TM_DEBUG_STORE, "layer %" PRIu32 " was put straight", name->layer);
     tm_text_deinit(&asked.tags);
     tm_grant_deinit(&asked.grant);
     if (rc != 0 && e != NULL) *e = own;
@@ -371,7 +373,7 @@ static int read_granted(struct office *o, const struct asked *asked, struct part
     struct tm_block *block = tm_block_create(part->pool, (size_t)part->size);
     if (block == NULL) return tm_error_nomem(e);
     int rc = tm_grant__down(&asked->grant, &o->webs, tries(o), block->data - TM_BLOCK_HEAD, length, e);
-    if (rc == 0 || rc == -(int)TM_EIO) learn(o, rc, e);
+    if (rc == 0 || rc == -(int)TM_EPEER) learn(o, rc, e);
     if (rc == 0) rc = tm_copy_file_decode(block->data - TM_BLOCK_HEAD, length, &part->got_name, &data, e);
     if (rc == 0 && part->got_name.size != part->size) rc = tm_error_set(e, TM_EINPUT, "a copy of another size");
     if (rc == 0)
@@ -391,6 +393,7 @@ static bool get_straight(struct office *o, struct part *part)
     int rc = call(o, ask_grant, &asked, &own);
     if (rc == -(int)TM_ENONE) learn(o, rc, &own);
     if (rc == 0) rc = read_granted(o, &asked, part, &own);
+    if (rc == 0) tm_debug(TM_DEBUG_STORE, "layer %" PRIu32 " was got straight", part->layer);
     tm_grant_deinit(&asked.grant);
     return rc == 0;
 }

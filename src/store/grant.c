@@ -71,8 +71,9 @@ static int begin_part(void *context, const struct tm_stretch *part, struct tm_we
 static int take_answer(struct moving *m, const struct tm_stretch *part, const struct tm_web_answer *answer,
                        struct tm_error *e)
 {
+    bool refused = answer->status == 400 || answer->status == 401 || answer->status == 403;
     if (answer->status < 200 || answer->status > 299)
-        return tm_error_set(e, TM_EIO, "the store refuses with %d what it was to grant", answer->status);
+        return tm_error_set(e, refused ? TM_EPEER : TM_EIO, "the store answers %d to what was granted", answer->status);
     if (m->from == NULL) {
         bool whole = answer->total >= 0 ? (uint64_t)answer->total == m->length : part->length == m->length;
         if (whole && answer->received == part->length) return 0;
@@ -90,8 +91,8 @@ static int end_part(void *context, const struct tm_stretch *part, struct tm_web_
     int rc = tm_web_end(call, &answer, e);
     if (rc == -(int)TM_ENOMEM) return rc;
     if (rc != 0) {
-        if (e != NULL) e->code = TM_EIO;
-        return -(int)TM_EIO;
+        if (e != NULL) e->code = TM_EPEER;
+        return -(int)TM_EPEER;
     }
     rc = take_answer(context, part, &answer, e);
     tm_web_answer_deinit(&answer);

@@ -20,8 +20,8 @@ void tm_grant_init(struct tm_grant *grant);
 void tm_grant_deinit(struct tm_grant *grant);
 
 /* Moves the bytes, in several streams, straight from and to this memory. `tries`: of each request. Up: appends what the
- * service said of each part, one a line. Down: -TM_EINPUT: the object has not so many bytes. Else -TM_EIO, -TM_ENOMEM.
- */
+ * service said of each part, one a line. Down: -TM_EINPUT: the object has not so many bytes. -TM_EPEER: it is not
+ * reached from here, or refuses what was granted; -TM_EIO: it cannot do it now; -TM_ENOMEM. */
 int tm_grant__up(const struct tm_grant *grant, struct tm_webs *webs, int tries, const void *data, size_t length,
                  struct tm_text *out_tags, struct tm_error *e);
 int tm_grant__down(const struct tm_grant *grant, struct tm_webs *webs, int tries, void *into, size_t length,

@@ -1,4 +1,5 @@
 /* Getting into a run by a ticket, and what is refused at its office: real sockets, real TLS. */
+#include "base/debug.h"
 #include "base/random.h"
 #include "base/test/harness.h"
 #include "base/test/tempdir.h"
@@ -243,6 +244,7 @@ static void test_straight(void **state)
     struct tm_copy_name name;
     struct tm_block_pool *pool = tm_block_pool_create();
     if (bucket == NULL) skip();
+    assert_int_equal(tm_debug_open(tm_env_real(), NULL), 0); /* TIDEMILL_DEBUG=store tells which way they went */
     open_place_at(&p, bucket);
     tm_arena_init(&arena, 1 << 20);
     assert_row(tm_copy_store_open(tm_env_real(), p.copies, 7, &own, &e) == 0, "%s", e.text);

@@ -49,11 +49,11 @@ static int move(char *memory)
     if (rc == 0) rc = tm_grant__up(&grant, &webs, 1, memory, 10, &tags, NULL);
     tm_text_clear(&grant.urls);
     tm_text_append(&grant.urls, nobody, strcspn(nobody, "\n"));
-    if (rc == -(int)TM_EIO) rc = tm_grant__down(&grant, &webs, 1, memory, 10, NULL);
+    if (rc == -(int)TM_EPEER) rc = tm_grant__down(&grant, &webs, 1, memory, 10, NULL);
     tm_text_deinit(&tags);
     tm_grant_deinit(&grant);
     tm_webs__deinit(&webs);
-    return rc == -(int)TM_EIO ? 0 : rc;
+    return rc == -(int)TM_EPEER ? 0 : rc;
 }
 
 /* Nobody there is an error for now, and no memory is one, too. */
