@@ -15,6 +15,7 @@ enum {
     QUEUE_BYTES_MAX = 1 << 16,
     FILE_BYTES_MAX = 1 << 28,
     SELF_PID = 1000000,
+    NAME_BYTES = 256, /* of a file in its folder */
     LOCKS_MAX = 16,
     SILENT_MAX = 16
 };
@@ -325,7 +326,15 @@ static void virtual_file_unlock(struct tm_env *env, int handle)
     world->locks[handle] = NULL;
 }
 
-/* Files alone: there are no folders here but in their names. `take` must not reach for files itself. */
+/* Is an earlier file in the folder that the first bytes of this name are? */
+static bool is_again(const struct world *world, size_t before, const char *name, size_t length)
+{
+    for (size_t i = 0; i < before; i++)
+        if (strncmp(world->files[i].name, name, length) == 0 && world->files[i].name[length] == '/') return true;
+    return false;
+}
+
+/* There are no folders here but in files' names; those are given, too. `take` must not reach for files itself. */
 static int virtual_folder_each(struct tm_env *env, const char *path, tm_name_f take, void *context, struct tm_error *e)
 {
     struct world *world = world_of(env);
@@ -337,7 +346,11 @@ static int virtual_folder_each(struct tm_env *env, const char *path, tm_name_f t
         const char *name = world->files[i].name;
         if (strncmp(name, path, length) != 0 || name[length] != '/') continue;
         seen++;
-        if (strchr(name + length + 1, '/') == NULL) rc = take(context, name + length + 1, e);
+        char own[NAME_BYTES];
+        size_t end = length + 1 + strcspn(name + length + 1, "/");
+        if (name[end] == '/' && is_again(world, i, name, end)) continue;
+        (void)snprintf(own, sizeof own, "%.*s", (int)(end - length - 1), name + length + 1);
+        rc = take(context, own, e);
     }
     (void)pthread_mutex_unlock(&world->files_lock);
     return rc == 0 && seen == 0 ? tm_error_errno(e, ENOENT, "%s", path) : rc;

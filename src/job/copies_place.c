@@ -107,6 +107,7 @@ int tm_copies_place__forget(struct tm_env *env, const char *dir, char *out_place
     rc = store->list(store, take_set, &sets, e);
     for (size_t i = 0; rc == 0 && i < sets.count; i++)
         rc = store->drop(store, sets.list[i], e);
+    if (rc == 0) rc = store->sweep(store, UINT64_MAX, NULL, 0, e);
     store->close(store);
     tm_free(sets.list);
     if (rc == 0) (void)snprintf(out_place, room, "%s", place);

@@ -385,12 +385,13 @@ static void tell_no_weights(const struct tm_launch *launch, const struct tm_run_
 
 static int keep_once(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e)
 {
+    char place[TM_COPY_PLACE_MAX];
     int rc = has_result(launch, status) ? keep_result(launch, status, e) : 0;
     tell_no_weights(launch, status);
     if (rc == 0) rc = keep_summary(launch, status, e);
     if (rc == 0) rc = tm_run_report_write(launch->env, launch->request.dir, NULL, e); /* the summary has the hash */
-    if (rc == 0 && launch->home != NULL)
-        rc = tm_bucket_result__bring(launch->env, launch->request.dir, launch->place, e);
+    if (rc == 0 && tm_bucket_result__place(launch->env, launch->request.dir, place))
+        rc = tm_bucket_result__bring(launch->env, launch->request.dir, place, e);
     return rc;
 }
 

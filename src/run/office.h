@@ -12,7 +12,8 @@
  * asks for tickets by the word in its file `office`.
  *
  * The folder of copies stays the coordinator's: parts go into it as those of workers on this machine do, and the result
- * of the job ends in the state folder wherever it was trained. */
+ * of the job ends in the state folder wherever it was trained. Where copies are in a bucket that has URLs for members
+ * (store/grant.h), members are given those, and the bytes do not come through here. */
 #ifndef TM_RUN_OFFICE_H
 #define TM_RUN_OFFICE_H
 

@@ -4,6 +4,7 @@
 #include "base/secret.h"
 #include "run/office_internal.h"
 #include "run/state_folder.h"
+#include "store/grant.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -272,6 +273,51 @@ static void begin_get(struct tm_office *o, struct tm_office__client *client, con
     if (rc != 0) send_done(client, rc, e.text, 0);
 }
 
+/* ---- copies that do not pass through here ---- */
+
+static void answer_grant(struct tm_office *o, struct tm_office__client *client, const Tmw__StoreGrant *body)
+{
+    Tmw__OfficeMessage message = tm_office_message_make();
+    Tmw__StoreUrls answer = TMW__STORE_URLS__INIT;
+    struct tm_error e = {.text = ""};
+    struct tm_grant grant;
+    int rc = body->set == 0 ? tm_error_set(&e, TM_EINPUT, "sets are numbered from 1") : 0;
+    if (rc == 0 && o->store->grant == NULL) rc = tm_error_set(&e, TM_ENONE, "copies come through the office");
+    tm_grant_init(&grant);
+    if (rc == 0) rc = o->store->grant(o->store, body->set, body->layer, body->length, &grant, &e);
+    if (rc == 0) {
+        message.body_case = TMW__OFFICE_MESSAGE__BODY_STORE_URLS;
+        message.store_urls = &answer;
+        answer.urls = (ProtobufCBinaryData){grant.urls.length, (uint8_t *)grant.urls.data};
+        answer.upload = (ProtobufCBinaryData){strlen(grant.upload), (uint8_t *)grant.upload};
+        answer.part_bytes = grant.part_bytes;
+        tm_office__send(client, &message);
+    } else {
+        send_done(client, rc, e.text, 0);
+    }
+    tm_grant_deinit(&grant);
+}
+
+static void answer_granted(struct tm_office *o, struct tm_office__client *client, const Tmw__StoreGranted *body)
+{
+    struct tm_error e = {.text = ""};
+    struct tm_text upload;
+    struct tm_text tags;
+    tm_text_init(&upload, TM_GRANT_UPLOAD_MAX);
+    tm_text_init(&tags, TM_GRANT_URLS_MAX);
+    tm_text_append(&upload, (const char *)body->upload.data, body->upload.len);
+    tm_text_append(&tags, (const char *)body->tags.data, body->tags.len);
+    int rc = tm_text_status(&upload, &e);
+    if (rc == 0) rc = tm_text_status(&tags, &e);
+    if (rc == 0 && (body->set == 0 || upload.length == 0 || o->store->granted == NULL))
+        rc = tm_error_set(&e, TM_EINPUT, "nothing was granted");
+    if (rc == 0)
+        rc = o->store->granted(o->store, body->set, body->layer, tm_text_string(&upload), tm_text_string(&tags), &e);
+    send_done(client, rc, e.text, 0);
+    tm_text_deinit(&upload);
+    tm_text_deinit(&tags);
+}
+
 static void answer_newest(struct tm_office *o, struct tm_office__client *client)
 {
     struct tm_error e = {.text = ""};
@@ -280,55 +326,54 @@ static void answer_newest(struct tm_office *o, struct tm_office__client *client)
     send_done(client, rc, e.text, set);
 }
 
+/* False: it is no question of those who are in. */
+static bool answer_member(struct tm_office *o, struct tm_office__client *client, const Tmw__OfficeMessage *message)
+{
+    switch (message->body_case) {
+    case TMW__OFFICE_MESSAGE__BODY_FILE_REQUEST:
+        answer_file(o, client, message->file_request);
+        return true;
+    case TMW__OFFICE_MESSAGE__BODY_STORE_PUT:
+        take_put(o, client, message->store_put);
+        return true;
+    case TMW__OFFICE_MESSAGE__BODY_STORE_GET:
+        begin_get(o, client, message->store_get);
+        return true;
+    case TMW__OFFICE_MESSAGE__BODY_STORE_NEWEST:
+        answer_newest(o, client);
+        return true;
+    case TMW__OFFICE_MESSAGE__BODY_STORE_GRANT:
+        answer_grant(o, client, message->store_grant);
+        return true;
+    case TMW__OFFICE_MESSAGE__BODY_STORE_GRANTED:
+        answer_granted(o, client, message->store_granted);
+        return true;
+    case TMW__OFFICE_MESSAGE__BODY_STAY:
+        answer_stay(o, client, message->stay);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool answer_stranger(struct tm_office *o, struct tm_office__client *client, const Tmw__OfficeMessage *message)
+{
+    switch (message->body_case) {
+    case TMW__OFFICE_MESSAGE__BODY_ENROL:
+        enrol(o, client, message->enrol);
+        return true;
+    case TMW__OFFICE_MESSAGE__BODY_TICKET_REQUEST:
+        answer_tickets(o, client, message->ticket_request);
+        return true;
+    default:
+        return false;
+    }
+}
+
 void tm_office__answer(struct tm_office *o, struct tm_office__client *client, const Tmw__OfficeMessage *message)
 {
     bool in = tm_office__is_in(client);
-    switch (message->body_case) {
-    case TMW__OFFICE_MESSAGE__BODY_ENROL:
-        if (!in) {
-            enrol(o, client, message->enrol);
-            return;
-        }
-        break;
-    case TMW__OFFICE_MESSAGE__BODY_FILE_REQUEST:
-        if (in) {
-            answer_file(o, client, message->file_request);
-            return;
-        }
-        break;
-    case TMW__OFFICE_MESSAGE__BODY_STORE_PUT:
-        if (in) {
-            take_put(o, client, message->store_put);
-            return;
-        }
-        break;
-    case TMW__OFFICE_MESSAGE__BODY_STORE_GET:
-        if (in) {
-            begin_get(o, client, message->store_get);
-            return;
-        }
-        break;
-    case TMW__OFFICE_MESSAGE__BODY_STORE_NEWEST:
-        if (in) {
-            answer_newest(o, client);
-            return;
-        }
-        break;
-    case TMW__OFFICE_MESSAGE__BODY_STAY:
-        if (in) {
-            answer_stay(o, client, message->stay);
-            return;
-        }
-        break;
-    case TMW__OFFICE_MESSAGE__BODY_TICKET_REQUEST:
-        if (!in) {
-            answer_tickets(o, client, message->ticket_request);
-            return;
-        }
-        break;
-    default:
-        break;
-    }
+    if (in ? answer_member(o, client, message) : answer_stranger(o, client, message)) return;
     send_done(client, -(int)TM_EUSAGE, in ? "not a question for the office" : "enrol with a ticket first", 0);
     client->broken = true;
 }

@@ -34,21 +34,53 @@ static void drop_all(struct tm_set_manifests *m)
         if (m->store->drop(m->store, m->drops[i], NULL) != 0) drop_later(m, m->drops[i]);
 }
 
-static void all_there(struct tm_set_manifests *m)
+/* ---- what nobody names ---- */
+
+static void know(struct tm_set_manifests *m, uint64_t set)
+{
+    for (size_t i = 0; i < m->known_count; i++)
+        if (m->known[i] == set) return;
+    if (m->known_count < TM_MANIFEST_SETS_MAX) m->known[m->known_count++] = set;
+}
+
+static void forget(struct tm_set_manifests *m, uint64_t set)
+{
+    for (size_t i = m->known_count; i-- > 0;)
+        if (m->known[i] == set) m->known[i] = m->known[--m->known_count];
+}
+
+/* A set may be whole and have no manifest: one was stored for a newer set first. With so many that not all are known,
+ * nothing goes. */
+static void sweep(struct tm_set_manifests *m)
+{
+    assert(m->waiting_set == 0);
+    if (m->swept_below == 0 || m->known_count == TM_MANIFEST_SETS_MAX) return;
+    if (m->store->sweep(m->store, m->swept_below, m->known, m->known_count, NULL) == 0) m->swept_below = 0;
+}
+
+static void named(struct tm_set_manifests *m, uint64_t set)
 {
     m->waiting_set = 0;
     tm_text_clear(&m->waiting);
-    drop_all(m);
+    if (set > m->swept_below) m->swept_below = set;
 }
 
-int tm_set_manifests_put(struct tm_set_manifests *m, uint64_t set, const void *data, size_t length, struct tm_error *e)
+/* Every manifest is there: what waited for that goes. */
+static void tidy(struct tm_set_manifests *m)
+{
+    drop_all(m);
+    sweep(m);
+}
+
+static int put(struct tm_set_manifests *m, uint64_t set, const void *data, size_t length, struct tm_error *e)
 {
     struct tm_error own;
     assert(set > 0 && length > 0);
     if (m->store == NULL) return 0;
+    know(m, set);
     int rc = m->store->seal(m->store, set, data, length, &own);
     if (rc == 0) { /* one before it that still waits is of no use now */
-        all_there(m);
+        named(m, set);
         return 0;
     }
     if (rc == -(int)TM_EINPUT) { /* the store is another coordinator's by now */
@@ -62,10 +94,18 @@ int tm_set_manifests_put(struct tm_set_manifests *m, uint64_t set, const void *d
     return tm_text_status(&m->waiting, e);
 }
 
+int tm_set_manifests_put(struct tm_set_manifests *m, uint64_t set, const void *data, size_t length, struct tm_error *e)
+{
+    int rc = put(m, set, data, length, e);
+    if (rc == 0 && m->store != NULL && m->waiting_set == 0) tidy(m);
+    return rc;
+}
+
 void tm_set_manifests_drop(struct tm_set_manifests *m, uint64_t set)
 {
     assert(set > 0);
     if (m->store == NULL) return;
+    forget(m, set);
     if (set == m->waiting_set) { /* it was given up, so it is not the newest */
         m->waiting_set = 0;
         tm_text_clear(&m->waiting);
@@ -77,9 +117,11 @@ void tm_set_manifests_drop(struct tm_set_manifests *m, uint64_t set)
 bool tm_set_manifests_retry(struct tm_set_manifests *m)
 {
     if (m->store == NULL || TM_PLANTED(manifest_untried)) return true;
-    if (m->waiting_set != 0 && m->store->seal(m->store, m->waiting_set, m->waiting.data, m->waiting.length, NULL) != 0)
-        return false;
-    all_there(m);
+    if (m->waiting_set != 0) {
+        if (m->store->seal(m->store, m->waiting_set, m->waiting.data, m->waiting.length, NULL) != 0) return false;
+        named(m, m->waiting_set);
+    }
+    tidy(m);
     return true;
 }
 
@@ -95,8 +137,12 @@ int tm_set_manifests_saw(struct tm_set_manifests *m, const Tmw__RecordEvent *eve
         tm_text_clear(&m->seen);
         tm_record_event_pack(event, &m->seen);
         m->seen_set = set->set;
+        know(m, set->set);
     }
-    if (event->body_case == TMW__RECORD_EVENT__BODY_SET_BAD && event->set_bad == m->seen_set) m->seen_set = 0;
+    if (event->body_case == TMW__RECORD_EVENT__BODY_SET_BAD) {
+        if (event->set_bad == m->seen_set) m->seen_set = 0;
+        forget(m, event->set_bad);
+    }
     return tm_text_status(&m->seen, e);
 }
 
@@ -104,7 +150,7 @@ int tm_set_manifests_mend(struct tm_set_manifests *m, struct tm_error *e)
 {
     int rc = 0;
     if (m->seen_set != 0 && !TM_PLANTED(manifest_unmended))
-        rc = tm_set_manifests_put(m, m->seen_set, m->seen.data, m->seen.length, e);
+        rc = put(m, m->seen_set, m->seen.data, m->seen.length, e); /* the loop waits for nothing more; see retry */
     m->seen_set = 0;
     tm_text_clear(&m->seen);
     return rc;

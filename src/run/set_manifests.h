@@ -2,8 +2,9 @@
  * name the newest set for readers of the weights (store/copy_store.h).
  *
  * A manifest that cannot be stored now is stored later, and until it is there no older set goes: a lost record must
- * find one that is whole. A set that cannot be dropped now is dropped later. Functions wait for the store: see
- * manifest_keeper.h. */
+ * find one that is whole. A set that cannot be dropped now is dropped later. With each manifest that is stored,
+ * whatever older sets left in the store that nobody names or knows goes, too: what was under way when a coordinator
+ * died, and parts that came late. Functions wait for the store: see manifest_keeper.h. */
 #ifndef TM_RUN_SET_MANIFESTS_H
 #define TM_RUN_SET_MANIFESTS_H
 
@@ -13,7 +14,7 @@
 
 struct tm_coordinator;
 
-enum { TM_MANIFEST_DROPS_MAX = 64 };
+enum { TM_MANIFEST_DROPS_MAX = 64, TM_MANIFEST_SETS_MAX = 256 };
 
 struct tm_set_manifests {
     struct tm_copy_store *store; /* borrowed; NULL: copies go to no store, and nothing is done */
@@ -21,7 +22,10 @@ struct tm_set_manifests {
     struct tm_text waiting;
     uint64_t drops[TM_MANIFEST_DROPS_MAX]; /* sets that go once it is */
     size_t drop_count;
-    uint64_t seen_set; /* the newest in the store that the record names; 0: none */
+    uint64_t known[TM_MANIFEST_SETS_MAX]; /* sets that are whole, whether or not their manifests are there */
+    size_t known_count;
+    uint64_t swept_below; /* unsealed sets with lower numbers are still to go; 0: none */
+    uint64_t seen_set;    /* the newest in the store that the record names; 0: none */
     struct tm_text seen;
 };
 

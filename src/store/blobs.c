@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <openssl/evp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SMALL_MS = 60000, TRIES = 8, ARENA_MAX = 64 << 20, PAGES_MAX = 100000, PATH_BYTES = TM_KEY_MAX + TM_BUCKET_MAX };
@@ -317,7 +318,9 @@ static int blobs_download(void *self, const char *name, void *into, size_t lengt
     *m = (struct moving){.blobs = blobs, .path = path, .into = into};
     int rc = tm_webs__take(&blobs->webs, &m->web, e);
     if (rc == 0) {
-        rc = tm_transfer__carry(&(struct tm_transfer){m->web, length, m, begin_part, end_part}, 0, e);
+        rc = tm_transfer__carry(
+            &(struct tm_transfer){.web = m->web, .length = length, .context = m, .begin = begin_part, .end = end_part},
+            0, e);
         tm_webs__give(&blobs->webs, m->web);
     }
     if (rc == 0) *out_total = m->total;
@@ -362,8 +365,69 @@ static int blobs_upload(void *self, const char *name, const void *data, size_t l
     *m = (struct moving){.blobs = blobs, .path = path, .from = data, .upload = blobs->env->random_u64(blobs->env)};
     int rc = tm_webs__take(&blobs->webs, &m->web, e);
     if (rc == 0) {
-        rc = tm_transfer__carry(&(struct tm_transfer){m->web, length, m, begin_part, end_part}, parts, e);
+        rc = tm_transfer__carry(
+            &(struct tm_transfer){.web = m->web, .length = length, .context = m, .begin = begin_part, .end = end_part},
+            parts, e);
         if (rc == 0) rc = put_list(m, parts, e);
+        tm_webs__give(&blobs->webs, m->web);
+    }
+    tm_free(m);
+    return rc == -(int)TM_ENOTFOUND ? tm_error_set(e, TM_EIO, "az:/%s: the upload is gone", path) : rc;
+}
+
+/* ---- for somebody without credentials ---- */
+
+/* Always as blocks: one that is put whole would need a header beside its URL. */
+static int add_blocks(const struct moving *m, const char *url, size_t parts, struct tm_text *out)
+{
+    char name[BLOCK_NAME];
+    for (size_t i = 0; i < parts; i++) {
+        name_block(m, i, name);
+        tm_text_printf(out, "%s&comp=block&blockid=", url);
+        tm_percent_encode(name, false, out);
+        tm_text_puts(out, "\n");
+    }
+    return tm_text_status(out, NULL);
+}
+
+static int blobs_grant(void *self, const char *name, size_t length, struct tm_grant *out, struct tm_error *e)
+{
+    struct blobs *blobs = self;
+    char path[PATH_BYTES];
+    struct tm_text url;
+    make_path(blobs, name, path);
+    tm_text_init(&url, TM_WEB_LINK_MAX);
+    int rc = tm_azure_await_key(blobs->azure, e);
+    if (rc == 0) rc = tm_azure_url(blobs->azure, length > 0 ? "PUT" : "GET", path, TM_GRANT_S, &url, e);
+    if (rc != 0 && rc != -(int)TM_ENOMEM) rc = tm_error_set(e, TM_ENONE, "az:/%s: nothing here signs URLs", path);
+    if (rc == 0 && length == 0) tm_text_printf(&out->urls, "%s\n", tm_text_string(&url));
+    if (rc == 0 && length > 0) {
+        const struct moving m = {.blobs = blobs, .path = path, .upload = blobs->env->random_u64(blobs->env)};
+        out->part_bytes = tm_transfer__part_bytes(length, TM_GRANT_PARTS_MAX);
+        (void)snprintf(out->upload, sizeof out->upload, "%016" PRIx64, m.upload);
+        rc = add_blocks(&m, tm_text_string(&url), (length - 1) / out->part_bytes + 1, &out->urls);
+    }
+    tm_text_deinit(&url);
+    return rc == 0 ? tm_text_status(&out->urls, e) : rc;
+}
+
+/* What is given up the service forgets, or it goes with its set. */
+static int blobs_granted(void *self, const char *name, const char *upload, const char *tags, struct tm_error *e)
+{
+    struct blobs *blobs = self;
+    char path[PATH_BYTES];
+    size_t parts = 0;
+    for (; (tags = strchr(tags, '\n')) != NULL; tags++)
+        parts++;
+    if (parts == 0) return 0;
+    if (parts > TM_GRANT_PARTS_MAX) return tm_error_set(e, TM_EINPUT, "az: too many parts");
+    make_path(blobs, name, path);
+    struct moving *m = tm_calloc(1, sizeof *m);
+    if (m == NULL) return tm_error_nomem(e);
+    *m = (struct moving){.blobs = blobs, .path = path, .upload = strtoull(upload, NULL, 16)};
+    int rc = tm_webs__take(&blobs->webs, &m->web, e);
+    if (rc == 0) {
+        rc = put_list(m, parts, e);
         tm_webs__give(&blobs->webs, m->web);
     }
     tm_free(m);
@@ -400,6 +464,8 @@ int tm_blobs__open(struct tm_env *env, const char *place, struct tm_objects *out
                                .abort_uploads = blobs_abort_uploads,
                                .upload = blobs_upload,
                                .download = blobs_download,
+                               .grant = blobs_grant,
+                               .granted = blobs_granted,
                                .close = blobs_close};
     return 0;
 }

@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_BYTES = 96, WHERE_BYTES = TM_BUCKET_MAX + TM_PREFIX_MAX + 16, RACES = 5, NAMES_MAX = 1 << 20 };
+enum { NAME_BYTES = 96, WHERE_BYTES = TM_BUCKET_MAX + TM_PREFIX_MAX + 16, RACES = 5 };
 
 struct bucket {
     struct tm_copy_store store;
@@ -53,46 +53,40 @@ static void manifest_name(uint64_t set, char out[NAME_BYTES])
     (void)snprintf(out, NAME_BYTES, "set-%" PRIu64 ".manifest", set);
 }
 
-/* The number in "set-N.manifest"; 0: it is another name. */
-static uint64_t set_of(const char *name)
+/* The number in "set-N" with that end, or with whatever follows an end that is "/"; 0: it is another name. */
+static uint64_t set_of(const char *name, const char *end)
 {
-    static const char after[] = ".manifest";
     int64_t number = 0;
-    size_t length = strlen(name);
-    if (length < 4 + sizeof after || strncmp(name, "set-", 4) != 0) return 0;
-    size_t digits = length - 4 - (sizeof after - 1);
-    if (strcmp(name + 4 + digits, after) != 0 || !tm_number_i64(name + 4, digits, &number)) return 0;
+    if (strncmp(name, "set-", 4) != 0) return 0;
+    size_t digits = strspn(name + 4, "0123456789");
+    const char *rest = name + 4 + digits;
+    bool same = end[0] == '/' ? rest[0] == '/' : strcmp(rest, end) == 0;
+    if (!same || !tm_number_i64(name + 4, digits, &number)) return 0;
     return number > 0 ? (uint64_t)number : 0;
 }
 
-struct sets {
-    uint64_t *list; /* owned */
-    size_t count;
-    size_t capacity;
+/* Sets of which there is a manifest, and, where they are looked for, of which there are parts. */
+struct found {
+    struct tm_copy_sets sealed;
+    struct tm_copy_sets parts;
 };
 
 static int take_set(void *context, const char *name, struct tm_error *e)
 {
-    struct sets *s = context;
-    uint64_t set = set_of(name);
-    if (set == 0) return 0;
-    if (tm_grow((void **)&s->list, &s->capacity, s->count + 1, sizeof *s->list, NAMES_MAX) != 0)
-        return tm_error_nomem(e);
-    s->list[s->count++] = set;
-    return 0;
+    struct found *found = context;
+    uint64_t sealed = set_of(name, ".manifest");
+    uint64_t part = set_of(name, "/");
+    if (sealed != 0) return tm_copy_sets__add(&found->sealed, sealed, e);
+    return part != 0 ? tm_copy_sets__add(&found->parts, part, e) : 0;
 }
 
-static int higher_first(const void *a, const void *b)
+static int find_sets(struct bucket *b, struct tm_copy_sets *out, struct tm_error *e)
 {
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return x < y ? 1 : -(x > y);
-}
-
-static int find_sets(struct bucket *b, struct sets *out, struct tm_error *e)
-{
-    int rc = b->objects.each(b->objects.self, "set-", true, take_set, out, e);
-    if (out->count > 1) qsort(out->list, out->count, sizeof *out->list, higher_first);
+    struct found found = {.sealed = {.list = NULL}};
+    int rc = b->objects.each(b->objects.self, "set-", true, take_set, &found, e);
+    tm_copy_sets__sort(&found.sealed);
+    *out = found.sealed;
+    tm_free(found.parts.list);
     return rc;
 }
 
@@ -220,7 +214,7 @@ static int bucket_newest(struct tm_copy_store *store, uint64_t *out, struct tm_e
 {
     struct bucket *b = bucket_of(store);
     struct tm_text text;
-    struct sets sets = {.list = NULL};
+    struct tm_copy_sets sets = {.list = NULL};
     char etag[TM_WEB_WORD_MAX];
     uint64_t set = 0;
     tm_text_init(&text, 256);
@@ -237,6 +231,28 @@ static int bucket_newest(struct tm_copy_store *store, uint64_t *out, struct tm_e
     return rc;
 }
 
+/* Are we still the one that may write `newest`? Of what we wrote last we may not have the ETag: its answer was lost.
+ * -TM_EEXISTS: another coordinator is. With the lock. */
+static int still_ours(struct bucket *b, struct tm_error *e)
+{
+    struct tm_text text;
+    char etag[TM_WEB_WORD_MAX] = "";
+    tm_text_init(&text, 256);
+    int rc = b->objects.get(b->objects.self, "newest", &text, etag, e);
+    const char *writer = rc == 0 ? strchr(tm_text_string(&text), ' ') : NULL;
+    if (rc == 0 && (writer == NULL || strtoull(writer, NULL, 16) != b->writer)) rc = -(int)TM_EEXISTS;
+    if (rc == 0) (void)snprintf(b->etag, sizeof b->etag, "%s", etag);
+    tm_text_deinit(&text);
+    return rc == -(int)TM_ENOTFOUND ? -(int)TM_EEXISTS : rc;
+}
+
+/* Before the manifest: of a set that we may not name, the parts may be gone, and it must not be listed. */
+static int may_name(struct bucket *b, struct tm_error *e)
+{
+    if (b->job == 0) b->etag[0] = '\0'; /* nobody's: it takes what is there, each time */
+    return b->etag[0] == '\0' ? take_newest(b, e) : still_ours(b, e);
+}
+
 static int bucket_seal(struct tm_copy_store *store, uint64_t set, const void *manifest, size_t length,
                        struct tm_error *e)
 {
@@ -244,11 +260,9 @@ static int bucket_seal(struct tm_copy_store *store, uint64_t set, const void *ma
     char name[NAME_BYTES];
     assert(set > 0 && length > 0);
     manifest_name(set, name);
-    int rc = b->objects.put(b->objects.self, name, manifest, length, NULL, NULL, e);
-    if (rc != 0) return rc;
     (void)pthread_mutex_lock(&b->lock);
-    if (b->job == 0) b->etag[0] = '\0'; /* nobody's: it takes what is there, each time */
-    if (b->etag[0] == '\0') rc = take_newest(b, e);
+    int rc = may_name(b, e);
+    if (rc == 0) rc = b->objects.put(b->objects.self, name, manifest, length, NULL, NULL, e);
     if (rc == 0) rc = write_newest(b, set, b->etag, b->etag, e);
     (void)pthread_mutex_unlock(&b->lock);
     if (rc != -(int)TM_EEXISTS) return rc;
@@ -278,7 +292,7 @@ static int list_one(struct bucket *b, uint64_t set, tm_sealed_set_f each, void *
 static int bucket_list(struct tm_copy_store *store, tm_sealed_set_f each, void *context, struct tm_error *e)
 {
     struct bucket *b = bucket_of(store);
-    struct sets sets = {.list = NULL};
+    struct tm_copy_sets sets = {.list = NULL};
     int rc = find_sets(b, &sets, e);
     for (size_t i = 0; rc == 0 && i < sets.count; i++)
         rc = list_one(b, sets.list[i], each, context, e);
@@ -303,6 +317,18 @@ static int bucket_drop(struct tm_copy_store *store, uint64_t set, struct tm_erro
     (void)snprintf(name, sizeof name, "set-%" PRIu64 "/", set);
     if (rc == 0) rc = b->objects.abort_uploads(b->objects.self, name, e);
     if (rc == 0) rc = b->objects.each(b->objects.self, name, false, remove_one, &b->objects, e);
+    return rc;
+}
+
+static int bucket_sweep(struct tm_copy_store *store, uint64_t below, const uint64_t *keep, size_t keep_count,
+                        struct tm_error *e)
+{
+    struct bucket *b = bucket_of(store);
+    struct found found = {.sealed = {.list = NULL}};
+    int rc = b->objects.each(b->objects.self, "set-", false, take_set, &found, e);
+    if (rc == 0) rc = tm_copy_sets__sweep(store, &found.parts, &found.sealed, below, keep, keep_count, e);
+    tm_free(found.sealed.list);
+    tm_free(found.parts.list);
     return rc;
 }
 
@@ -381,6 +407,31 @@ static int bucket_get(struct tm_copy_store *store, uint64_t set, uint32_t layer,
     return tm_error_set(e, TM_EIO, "the store of copies has changed: %s", why.text);
 }
 
+/* ---- for members without credentials ---- */
+
+static int bucket_grant(struct tm_copy_store *store, uint64_t set, uint32_t layer, uint64_t length,
+                        struct tm_grant *out, struct tm_error *e)
+{
+    struct bucket *b = bucket_of(store);
+    char part[NAME_BYTES];
+    assert(set > 0);
+    int rc = length > 0 ? check_claim(b, e) : 0;
+    if (rc != 0) return rc;
+    if (length > SIZE_MAX / 2) return tm_error_set(e, TM_EINPUT, "%s: not a copy of that size", b->where);
+    part_name(set, layer, part);
+    return b->objects.grant(b->objects.self, part, (size_t)length, out, e);
+}
+
+static int bucket_granted(struct tm_copy_store *store, uint64_t set, uint32_t layer, const char *upload,
+                          const char *tags, struct tm_error *e)
+{
+    struct bucket *b = bucket_of(store);
+    char part[NAME_BYTES];
+    assert(set > 0);
+    part_name(set, layer, part);
+    return b->objects.granted(b->objects.self, part, upload, tags, e);
+}
+
 /* ---- the store ---- */
 
 static int take_any(void *context, const char *name, struct tm_error *e)
@@ -444,9 +495,14 @@ int tm_copy_bucket__open(struct tm_env *env, const char *place, uint64_t job, st
                                       .newest = bucket_newest,
                                       .list = bucket_list,
                                       .drop = bucket_drop,
+                                      .sweep = bucket_sweep,
                                       .claim = bucket_claim,
                                       .check = bucket_check,
                                       .close = bucket_close};
+    if (b->objects.grant != NULL) {
+        b->store.grant = bucket_grant;
+        b->store.granted = bucket_granted;
+    }
     *out = &b->store;
     return 0;
 }

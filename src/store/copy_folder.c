@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FOLDER_MAX = TM_COPY_PLACE_MAX, PATH_BYTES = FOLDER_MAX + 128, NAMES_MAX = 1 << 20 };
+enum { FOLDER_MAX = TM_COPY_PLACE_MAX, PATH_BYTES = FOLDER_MAX + 128 };
 
 struct folder {
     struct tm_copy_store store;
@@ -58,9 +58,7 @@ static void file_path(const struct folder *f, const char *name, char out[PATH_BY
 struct numbers {
     const char *before;
     const char *after;
-    uint64_t *list; /* owned */
-    size_t count;
-    size_t capacity;
+    struct tm_copy_sets found; /* owned */
 };
 
 static int take_number(void *context, const char *name, struct tm_error *e)
@@ -73,24 +71,14 @@ static int take_number(void *context, const char *name, struct tm_error *e)
     if (length <= before + after || strncmp(name, n->before, before) != 0) return 0;
     if (strcmp(name + length - after, n->after) != 0) return 0;
     if (!tm_number_i64(name + before, length - before - after, &number) || number < 0) return 0;
-    int rc = tm_grow((void **)&n->list, &n->capacity, n->count + 1, sizeof *n->list, NAMES_MAX);
-    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "no room for the names of %zu files", n->count + 1);
-    n->list[n->count++] = (uint64_t)number;
-    return 0;
-}
-
-static int higher_first(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return x < y ? 1 : -(x > y);
+    return tm_copy_sets__add(&n->found, (uint64_t)number, e);
 }
 
 /* All of them, the highest first. A folder that is not there has none. */
 static int find_numbers(const struct folder *f, const char *folder, struct numbers *n, struct tm_error *e)
 {
     int rc = f->env->folder_each(f->env, folder, take_number, n, e);
-    if (n->count > 1) qsort(n->list, n->count, sizeof *n->list, higher_first);
+    tm_copy_sets__sort(&n->found);
     return rc == -(int)TM_ENOTFOUND ? 0 : rc;
 }
 
@@ -149,10 +137,10 @@ static int highest_manifest(const struct folder *f, uint64_t *out, struct tm_err
 {
     struct numbers sets = {.before = "set-", .after = ".manifest"};
     int rc = find_numbers(f, f->path, &sets, e);
-    if (rc == 0 && (sets.count == 0 || sets.list[0] == 0))
+    if (rc == 0 && (sets.found.count == 0 || sets.found.list[0] == 0))
         rc = tm_error_set(e, TM_ENOTFOUND, "%s: there is no complete copy set yet", f->path);
-    if (rc == 0) *out = sets.list[0];
-    tm_free(sets.list);
+    if (rc == 0) *out = sets.found.list[0];
+    tm_free(sets.found.list);
     return rc;
 }
 
@@ -218,9 +206,9 @@ static int folder_list(struct tm_copy_store *store, tm_sealed_set_f each, void *
     int rc = folder_newest(store, &newest, e); /* a folder that cannot be read is not one without sets */
     if (rc == -(int)TM_ENOTFOUND || rc == -(int)TM_EINPUT || rc == -(int)TM_ELIMIT) rc = 0;
     if (rc == 0) rc = find_numbers(f, f->path, &sets, e);
-    for (size_t i = 0; rc == 0 && i < sets.count; i++)
-        if (sets.list[i] > 0) rc = list_one(f, sets.list[i], each, context, e);
-    tm_free(sets.list);
+    for (size_t i = 0; rc == 0 && i < sets.found.count; i++)
+        if (sets.found.list[i] > 0) rc = list_one(f, sets.found.list[i], each, context, e);
+    tm_free(sets.found.list);
     return rc;
 }
 
@@ -236,13 +224,27 @@ static int folder_drop(struct tm_copy_store *store, uint64_t set, struct tm_erro
     int rc = f->env->file_remove(f->env, path, e);
     (void)snprintf(folder, sizeof folder, "%s/set-%" PRIu64, f->path, set);
     if (rc == 0) rc = find_numbers(f, folder, &layers, e);
-    for (size_t i = 0; i < layers.count; i++) {
-        part_path(f, set, (uint32_t)layers.list[i], path);
+    for (size_t i = 0; i < layers.found.count; i++) {
+        part_path(f, set, (uint32_t)layers.found.list[i], path);
         int removed = f->env->file_remove(f->env, path, rc == 0 ? e : NULL);
         if (rc == 0) rc = removed;
     }
     (void)f->env->file_remove(f->env, folder, NULL); /* something may be on its way into it */
-    tm_free(layers.list);
+    tm_free(layers.found.list);
+    return rc;
+}
+
+static int folder_sweep(struct tm_copy_store *store, uint64_t below, const uint64_t *keep, size_t keep_count,
+                        struct tm_error *e)
+{
+    const struct folder *f = folder_of(store);
+    struct numbers parts = {.before = "set-", .after = ""};
+    struct numbers sealed = {.before = "set-", .after = ".manifest"};
+    int rc = find_numbers(f, f->path, &parts, e);
+    if (rc == 0) rc = find_numbers(f, f->path, &sealed, e);
+    if (rc == 0) rc = tm_copy_sets__sweep(store, &parts.found, &sealed.found, below, keep, keep_count, e);
+    tm_free(parts.found.list);
+    tm_free(sealed.found.list);
     return rc;
 }
 
@@ -335,6 +337,7 @@ int tm_copy_folder__open(struct tm_env *env, const char *place, uint64_t job, st
                                       .newest = folder_newest,
                                       .list = folder_list,
                                       .drop = folder_drop,
+                                      .sweep = folder_sweep,
                                       .claim = folder_claim,
                                       .check = folder_check,
                                       .close = folder_close};

@@ -1,12 +1,21 @@
 /* A store of copies that the office of a run keeps (run/office.h): for members on machines that do not see the
- * coordinator's folder. Each call has a connection of its own; those that are free are kept for the next. */
+ * coordinator's folder. Each call has a connection of its own; those that are free are kept for the next.
+ *
+ * Where the office's store is a bucket that has URLs for members (grant.h), bytes go straight between this machine's
+ * memory and the bucket, and the office is asked for the URLs alone. What cannot go that way, because the bucket is not
+ * reached from here or what it says is not clear, goes through the office; where nothing ever went that way, it is not
+ * tried again. */
 #include "base/address.h"
 #include "base/alloc.h"
+#include "base/debug.h"
+#include "base/log.h"
+#include "store/grant.h"
 #include "store/store_internal.h"
 #include "wire/office_link.h"
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,8 +23,13 @@ enum { IDLE_MAX = 12, PIECE = 512 << 10, PLACE_MAX = 4096 };
 
 static const char scheme[] = "tidemill://";
 
+/* What is known of the way past the office. */
+enum way { WAY_UNKNOWN, WAY_OPEN, WAY_CLOSED };
+
 struct office {
     struct tm_copy_store store;
+    struct tm_webs webs; /* to the bucket */
+    atomic_int straight; /* enum way */
     struct tm_env *env;
     struct tm_tls *tls; /* NULL: not loaded yet; with the lock, as what follows */
     struct tm_office_link *idle[IDLE_MAX];
@@ -172,11 +186,124 @@ static int put(struct office *o, struct tm_office_link *link, void *context, boo
     return rc == 0 ? hear_done(link, out_answered, &number, e) : rc;
 }
 
+/* ---- past the office ---- */
+
+struct asked {
+    uint64_t set;
+    uint32_t layer;
+    uint64_t length; /* of the file to put; 0: to get it */
+    struct tm_grant grant;
+    struct tm_text tags; /* of what was put; empty: it is given up */
+};
+
+static int take_grant(struct asked *asked, const Tmw__StoreUrls *body, struct tm_error *e)
+{
+    struct tm_grant *grant = &asked->grant;
+    if (body->upload.len >= sizeof grant->upload || body->part_bytes > SIZE_MAX / 2)
+        return tm_error_set(e, TM_EIO, "the office grants what cannot be used");
+    tm_text_append(&grant->urls, (const char *)body->urls.data, body->urls.len);
+    if (body->upload.len > 0) memcpy(grant->upload, body->upload.data, body->upload.len);
+    grant->upload[body->upload.len] = '\0';
+    grant->part_bytes = (size_t)body->part_bytes;
+    return tm_text_status(&grant->urls, e);
+}
+
+static int ask_grant(struct office *o, struct tm_office_link *link, void *context, bool *out_answered,
+                     struct tm_error *e)
+{
+    struct asked *asked = context;
+    struct tm_arena arena;
+    struct tm_error own = {.code = TM_OK};
+    Tmw__OfficeMessage message = tm_office_message_make();
+    Tmw__OfficeMessage *answer = NULL;
+    Tmw__StoreGrant body = TMW__STORE_GRANT__INIT;
+    (void)o;
+    message.body_case = TMW__OFFICE_MESSAGE__BODY_STORE_GRANT;
+    message.store_grant = &body;
+    body.set = asked->set;
+    body.layer = asked->layer;
+    body.length = asked->length;
+    int rc = tm_office_link_send(link, &message, e);
+    if (rc != 0) return rc;
+    tm_arena_init(&arena, 8 << 20);
+    rc = tm_office_link_receive(link, &arena, &answer, &own);
+    if (rc == 0 && answer->body_case != TMW__OFFICE_MESSAGE__BODY_STORE_URLS)
+        rc = tm_error_set(&own, TM_EIO, "an answer to another question");
+    else
+        *out_answered = rc == 0 || rc == -(int)TM_ENONE || rc == -(int)TM_EINPUT || rc == -(int)TM_ENOTFOUND;
+    if (rc == 0) rc = take_grant(asked, answer->store_urls, &own);
+    tm_arena_deinit(&arena);
+    if (rc != 0 && e != NULL) *e = own;
+    return rc;
+}
+
+static int tell_granted(struct office *o, struct tm_office_link *link, void *context, bool *out_answered,
+                        struct tm_error *e)
+{
+    const struct asked *asked = context;
+    uint64_t number = 0;
+    Tmw__OfficeMessage message = tm_office_message_make();
+    Tmw__StoreGranted body = TMW__STORE_GRANTED__INIT;
+    (void)o;
+    message.body_case = TMW__OFFICE_MESSAGE__BODY_STORE_GRANTED;
+    message.store_granted = &body;
+    body.set = asked->set;
+    body.layer = asked->layer;
+    body.upload = (ProtobufCBinaryData){strlen(asked->grant.upload), (uint8_t *)asked->grant.upload};
+    body.tags = (ProtobufCBinaryData){asked->tags.length, (uint8_t *)asked->tags.data};
+    int rc = tm_office_link_send(link, &message, e);
+    return rc == 0 ? hear_done(link, out_answered, &number, e) : rc;
+}
+
+/* The first try finds out whether there is a way at all, and does not wait long for that. */
+static int tries(struct office *o)
+{
+    return atomic_load(&o->straight) == WAY_OPEN ? TM_TRANSFER_TRIES : 1;
+}
+
+static void learn(struct office *o, int rc, const struct tm_error *why)
+{
+    int unknown = WAY_UNKNOWN;
+    bool changed = atomic_compare_exchange_strong(&o->straight, &unknown, rc == 0 ? WAY_OPEN : WAY_CLOSED);
+    if (changed && rc != 0 && rc != -(int)TM_ENONE)
+        tm_log(TM_LOG_WARN, "copies go through the coordinator: the store cannot be reached from here: %s", why->text);
+}
+
+static int put_granted(struct office *o, struct asked *asked, const struct tm_block *block, struct tm_error *e)
+{
+    int rc = tm_grant__up(&asked->grant, &o->webs, tries(o), block->data - TM_BLOCK_HEAD, (size_t)asked->length,
+                          &asked->tags, e);
+    if (rc == 0 || rc == -(int)TM_EPEER) learn(o, rc, e);
+    if (asked->grant.upload[0] == '\0') return rc;
+    if (rc != 0) tm_text_clear(&asked->tags);
+    int ended = call(o, tell_granted, asked, rc == 0 ? e : NULL);
+    return rc == 0 ? ended : rc;
+}
+
+static int put_straight(struct office *o, const struct tm_copy_name *name, struct tm_block *block, struct tm_error *e)
+{
+    struct tm_error own = {.text = ""};
+    struct asked asked = {.set = name->set, .layer = name->layer, .length = tm_copy_file__prepare(name, block)};
+    tm_grant_init(&asked.grant);
+    tm_text_init(&asked.tags, TM_GRANT_URLS_MAX);
+    int rc = call(o, ask_grant, &asked, &own);
+    bool may_not = rc == -(int)TM_EINPUT;
+    if (rc == -(int)TM_ENONE) learn(o, rc, &own);
+    if (rc == 0) rc = put_granted(o, &asked, block, &own);
+    if (rc == 0) tm_debug(TM_DEBUG_STORE, "layer %" PRIu32 " was put straight", name->layer);
+    tm_text_deinit(&asked.tags);
+    tm_grant_deinit(&asked.grant);
+    if (rc != 0 && e != NULL) *e = own;
+    return rc == 0 || may_not || rc == -(int)TM_ENOMEM ? rc : -(int)TM_ENONE;
+}
+
 static int office_put(struct tm_copy_store *store, const struct tm_copy_name *name, struct tm_block *block,
                       struct tm_error *e)
 {
+    struct office *o = store->self;
     struct part part = {.name = name, .block = block};
-    return call(store->self, put, &part, e);
+    int rc = atomic_load(&o->straight) == WAY_CLOSED ? -(int)TM_ENONE : put_straight(o, name, block, e);
+    return rc == -(int)TM_ENONE ? call(o, put, &part, e) : rc;
 }
 
 /* A piece of what was asked for. */
@@ -239,12 +366,44 @@ static int get(struct office *o, struct tm_office_link *link, void *context, boo
     return rc;
 }
 
+static int read_granted(struct office *o, const struct asked *asked, struct part *part, struct tm_error *e)
+{
+    const void *data = NULL;
+    size_t length = tm_copy_file_length(part->size);
+    struct tm_block *block = tm_block_create(part->pool, (size_t)part->size);
+    if (block == NULL) return tm_error_nomem(e);
+    int rc = tm_grant__down(&asked->grant, &o->webs, tries(o), block->data - TM_BLOCK_HEAD, length, e);
+    if (rc == 0 || rc == -(int)TM_EPEER) learn(o, rc, e);
+    if (rc == 0) rc = tm_copy_file_decode(block->data - TM_BLOCK_HEAD, length, &part->got_name, &data, e);
+    if (rc == 0 && part->got_name.size != part->size) rc = tm_error_set(e, TM_EINPUT, "a copy of another size");
+    if (rc == 0)
+        part->got = block;
+    else
+        tm_block_release(block);
+    return rc;
+}
+
+/* Whatever is not as it should be, the office says what that means. */
+static bool get_straight(struct office *o, struct part *part)
+{
+    struct tm_error own = {.text = ""};
+    struct asked asked = {.set = part->set, .layer = part->layer};
+    if (part->size == 0 || part->size > SIZE_MAX / 2 || atomic_load(&o->straight) == WAY_CLOSED) return false;
+    tm_grant_init(&asked.grant);
+    int rc = call(o, ask_grant, &asked, &own);
+    if (rc == -(int)TM_ENONE) learn(o, rc, &own);
+    if (rc == 0) rc = read_granted(o, &asked, part, &own);
+    if (rc == 0) tm_debug(TM_DEBUG_STORE, "layer %" PRIu32 " was got straight", part->layer);
+    tm_grant_deinit(&asked.grant);
+    return rc == 0;
+}
+
 static int office_get(struct tm_copy_store *store, uint64_t set, uint32_t layer, uint64_t size,
                       struct tm_block_pool *pool, struct tm_copy_name *out_name, struct tm_block **out_block,
                       struct tm_error *e)
 {
     struct part part = {.set = set, .layer = layer, .size = size, .pool = pool};
-    int rc = call(store->self, get, &part, e);
+    int rc = get_straight(store->self, &part) ? 0 : call(store->self, get, &part, e);
     if (rc != 0) return rc;
     *out_name = part.got_name;
     *out_block = part.got;
@@ -274,7 +433,7 @@ static int office_newest(struct tm_copy_store *store, uint64_t *out_set, struct 
 
 static int refuse(const struct tm_copy_store *store, struct tm_error *e)
 {
-    return tm_error_set(e, TM_EUSAGE, "%s: only the coordinator seals, lists, drops and claims", store->where);
+    return tm_error_set(e, TM_EUSAGE, "%s: only the coordinator seals, lists, drops, sweeps and claims", store->where);
 }
 
 static int office_seal(struct tm_copy_store *store, uint64_t set, const void *manifest, size_t length,
@@ -299,6 +458,15 @@ static int office_drop(struct tm_copy_store *store, uint64_t set, struct tm_erro
     return refuse(store, e);
 }
 
+static int office_sweep(struct tm_copy_store *store, uint64_t below, const uint64_t *keep, size_t keep_count,
+                        struct tm_error *e)
+{
+    (void)below;
+    (void)keep;
+    (void)keep_count;
+    return refuse(store, e);
+}
+
 static int office_claim(struct tm_copy_store *store, bool take_over, struct tm_error *e)
 {
     (void)take_over;
@@ -318,6 +486,7 @@ static void office_close(struct tm_copy_store *store)
     for (size_t i = 0; i < o->idle_count; i++)
         tm_office_link_close(o->idle[i]);
     tm_tls_destroy(o->tls);
+    tm_webs__deinit(&o->webs);
     (void)pthread_mutex_destroy(&o->lock);
     tm_free(o);
 }
@@ -327,6 +496,7 @@ int tm_copy_office__open(struct tm_env *env, const char *place, struct tm_copy_s
     struct office *o = tm_calloc(1, sizeof *o);
     if (o == NULL) return tm_error_nomem(e);
     o->env = env;
+    tm_webs__init(&o->webs, env);
     (void)pthread_mutex_init(&o->lock, NULL);
     (void)snprintf(o->place, sizeof o->place, "%s", place);
     o->folder = strchr(o->place + strlen(scheme), '/');
@@ -339,6 +509,7 @@ int tm_copy_office__open(struct tm_env *env, const char *place, struct tm_copy_s
                                       .newest = office_newest,
                                       .list = office_list,
                                       .drop = office_drop,
+                                      .sweep = office_sweep,
                                       .claim = office_claim,
                                       .check = office_check,
                                       .close = office_close};

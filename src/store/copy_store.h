@@ -15,10 +15,9 @@
  *
  * Atomic: a put and a seal are complete or have not happened. Of a put that was torn (the process died, the connection
  * was lost) nothing is found (-TM_ENOTFOUND), or what was there before, or what is found is told from a copy by its
- * hash
- * (-TM_EINPUT); never bytes that were not put. A seal that failed may already be listed, but the newest is what it was;
- * it is sealed again. A drop is not atomic: the manifest goes first, so that what is listed is whole; a set of which
- * parts are left is dropped again.
+ * hash (-TM_EINPUT); never bytes that were not put. A seal that failed may already be listed, but the newest is what it
+ * was; it is sealed again. A drop is not atomic: the manifest goes first, so that what is listed is whole; a set of
+ * which parts are left is dropped again.
  *
  * Errors: -TM_EFULL there is no space now; -TM_EIO it cannot be reached, read or written now; -TM_ENOMEM. These are
  * temporary: the caller tries again, and nothing that was there has been damaged. -TM_ENOTFOUND it is not there, and
@@ -39,6 +38,8 @@ struct tm_sealed_set {
 };
 /* Other than 0 ends the list, which returns it. */
 typedef int (*tm_sealed_set_f)(void *context, const struct tm_sealed_set *set, struct tm_error *e);
+
+struct tm_grant;
 
 struct tm_copy_store {
     void *self;
@@ -62,12 +63,25 @@ struct tm_copy_store {
     int (*list)(struct tm_copy_store *store, tm_sealed_set_f each, void *context, struct tm_error *e);
     /* Removes the set, sealed or not; 0 where there is none. */
     int (*drop)(struct tm_copy_store *store, uint64_t set, struct tm_error *e);
+    /* Drops every set below that number that has parts and was never sealed, but those in `keep`: what coordinators had
+     * under way when they died, and what came late of sets that were given up. Only for who has sealed `below`, or may
+     * name sets still: it knows that nobody seals them. */
+    int (*sweep)(struct tm_copy_store *store, uint64_t below, const uint64_t *keep, size_t keep_count,
+                 struct tm_error *e);
     /* Makes the store its job's (see below): only then anything can be put. Machines with separate
      * stores would each keep a part of a set, and none all of it. If another job had it before, `take_over` makes it
      * this job's; else it is -TM_EINPUT, and the sets stay that job's. */
     int (*claim)(struct tm_copy_store *store, bool take_over, struct tm_error *e);
     /* Writes, lists, reads and removes something of no use: what cannot be done now would never last. */
     int (*check)(struct tm_copy_store *store, struct tm_error *e);
+    /* For members without credentials (grant.h), so that their bytes need not go through the coordinator: the part as
+     * a file (copy_file.h) of so many bytes to put, or, with 0, to get. NULL: there is no such thing. An upload lasts
+     * once it was ended by `granted`, with what its parts were answered with; with "" it is given up. Errors of the one
+     * are those of put and get, of the other those of put. */
+    int (*grant)(struct tm_copy_store *store, uint64_t set, uint32_t layer, uint64_t length, struct tm_grant *out,
+                 struct tm_error *e);
+    int (*granted)(struct tm_copy_store *store, uint64_t set, uint32_t layer, const char *upload, const char *tags,
+                   struct tm_error *e);
     /* Ends and frees it; what is stored stays. */
     void (*close)(struct tm_copy_store *store);
 };

@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PART ".part-"
@@ -352,7 +353,9 @@ static int gs_download(void *self, const char *name, void *into, size_t length, 
         rc = tm_webs__take(&gs->webs, &m->web, e);
     }
     if (rc == 0) {
-        rc = tm_transfer__carry(&(struct tm_transfer){m->web, length, m, begin_part, end_part}, 0, e);
+        rc = tm_transfer__carry(
+            &(struct tm_transfer){.web = m->web, .length = length, .context = m, .begin = begin_part, .end = end_part},
+            0, e);
         tm_webs__give(&gs->webs, m->web);
     }
     if (rc == 0) *out_total = m->total;
@@ -416,6 +419,19 @@ static int compose_all(struct moving *m, size_t parts, struct tm_error *e)
     return rc == 0 ? compose_some(m, 0, step, (parts + step - 1) / step, true, e) : rc;
 }
 
+/* What of the parts stays goes with its set. */
+static int join_parts(struct moving *m, size_t parts, int rc, struct tm_error *e)
+{
+    if (rc == 0) rc = compose_all(m, parts, e);
+    for (size_t i = 0; i < parts; i++) {
+        char part[TM_KEY_MAX];
+        name_part(m, i, part);
+        (void)gs_remove(m->gs, part, NULL);
+    }
+    if (rc != -(int)TM_ENOTFOUND) return rc;
+    return tm_error_set(e, TM_EIO, "gs://%s/%s: the upload is gone", m->gs->bucket, m->name);
+}
+
 static int upload_parts(struct gs *gs, const char *name, const void *data, size_t length, size_t parts,
                         struct tm_error *e)
 {
@@ -425,17 +441,14 @@ static int upload_parts(struct gs *gs, const char *name, const void *data, size_
     (void)snprintf(m->upload_path, sizeof m->upload_path, "/b/%s/o", gs->bucket);
     int rc = tm_webs__take(&gs->webs, &m->web, e);
     if (rc == 0) {
-        rc = tm_transfer__carry(&(struct tm_transfer){m->web, length, m, begin_part, end_part}, parts, e);
-        if (rc == 0) rc = compose_all(m, parts, e);
+        rc = tm_transfer__carry(
+            &(struct tm_transfer){.web = m->web, .length = length, .context = m, .begin = begin_part, .end = end_part},
+            parts, e);
+        rc = join_parts(m, parts, rc, e);
         tm_webs__give(&gs->webs, m->web);
     }
-    for (size_t i = 0; i < parts; i++) { /* what stays goes with its set */
-        char part[TM_KEY_MAX];
-        name_part(m, i, part);
-        (void)gs_remove(gs, part, NULL);
-    }
     tm_free(m);
-    return rc == -(int)TM_ENOTFOUND ? tm_error_set(e, TM_EIO, "gs://%s/%s: the upload is gone", gs->bucket, name) : rc;
+    return rc;
 }
 
 static int gs_upload(void *self, const char *name, const void *data, size_t length, struct tm_error *e)
@@ -444,6 +457,61 @@ static int gs_upload(void *self, const char *name, const void *data, size_t leng
     const struct writing w = {name, length > 0 ? data : "", length, NULL};
     return parts == 1 ? write_object(self, &w, TM_TRANSFER_MS, NULL, e)
                       : upload_parts(self, name, data, length, parts, e);
+}
+
+/* ---- for somebody without credentials ---- */
+
+/* A key of ours signs. Where Google would have to, a call for each URL, bytes had better come through us. */
+static int add_url(const struct gs *gs, const char *method, const char *name, struct tm_text *out, struct tm_error *e)
+{
+    char key[TM_KEY_MAX];
+    make_key(gs, name, key);
+    const struct tm_gcp_object object = {.method = method, .bucket = gs->bucket, .name = key};
+    int rc = tm_gcp_url(gs->gcp, &object, NULL, TM_GRANT_S, out, e);
+    if (rc != 0 && rc != -(int)TM_ENOMEM)
+        return tm_error_set(e, TM_ENONE, "gs://%s: nothing here signs URLs", gs->bucket);
+    tm_text_puts(out, "\n");
+    return rc == 0 ? tm_text_status(out, e) : rc;
+}
+
+static int gs_grant(void *self, const char *name, size_t length, struct tm_grant *out, struct tm_error *e)
+{
+    struct gs *gs = self;
+    size_t parts = length > 0 ? tm_transfer__upload_parts(length) : 1;
+    out->part_bytes = length;
+    out->upload[0] = '\0';
+    if (parts == 1) return add_url(gs, length > 0 ? "PUT" : "GET", name, &out->urls, e);
+    const struct moving m = {.gs = gs, .name = name, .upload = gs->env->random_u64(gs->env)};
+    int rc = 0;
+    out->part_bytes = tm_transfer__part_bytes(length, TM_GRANT_PARTS_MAX);
+    (void)snprintf(out->upload, sizeof out->upload, "%016" PRIx64, m.upload);
+    for (size_t i = 0; rc == 0 && i * out->part_bytes < length; i++) {
+        char part[TM_KEY_MAX];
+        name_part(&m, i, part);
+        rc = add_url(gs, "PUT", part, &out->urls, e);
+    }
+    return rc;
+}
+
+/* Parts of what is given up go with its set. */
+static int gs_granted(void *self, const char *name, const char *upload, const char *tags, struct tm_error *e)
+{
+    struct gs *gs = self;
+    size_t parts = 0;
+    for (; (tags = strchr(tags, '\n')) != NULL; tags++)
+        parts++;
+    if (parts == 0) return 0;
+    if (parts > TM_GRANT_PARTS_MAX) return tm_error_set(e, TM_EINPUT, "gs: too many parts");
+    struct moving *m = tm_calloc(1, sizeof *m);
+    if (m == NULL) return tm_error_nomem(e);
+    *m = (struct moving){.gs = gs, .name = name, .upload = strtoull(upload, NULL, 16)};
+    int rc = tm_webs__take(&gs->webs, &m->web, e);
+    if (rc == 0) {
+        rc = join_parts(m, parts, 0, e);
+        tm_webs__give(&gs->webs, m->web);
+    }
+    tm_free(m);
+    return rc;
 }
 
 /* ---- the bucket ---- */
@@ -477,6 +545,8 @@ int tm_gs__open(struct tm_env *env, const char *place, struct tm_objects *out, s
                                .aborts_alone = true,
                                .upload = gs_upload,
                                .download = gs_download,
+                               .grant = gs_grant,
+                               .granted = gs_granted,
                                .close = gs_close};
     return 0;
 }

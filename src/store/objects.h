@@ -7,6 +7,7 @@
 #define TM_STORE_OBJECTS_H
 
 #include "base/env.h"
+#include "store/grant.h"
 #include "web/web.h"
 
 enum { TM_BUCKET_MAX = 64, TM_PREFIX_MAX = 512, TM_KEY_MAX = 1024 };
@@ -30,6 +31,11 @@ struct tm_objects {
     int (*upload)(void *self, const char *name, const void *data, size_t length, struct tm_error *e);
     /* The first `length` bytes, and how many the object has. -TM_EINPUT: it has fewer. */
     int (*download)(void *self, const char *name, void *into, size_t length, uint64_t *out_total, struct tm_error *e);
+    /* For somebody without credentials (grant.h); NULL: this service, or this way of asking it, has no such URLs.
+     * `length`: of an upload; 0: a download. An upload that was granted is ended by what its parts were answered with,
+     * one a line; with "" it is given up. */
+    int (*grant)(void *self, const char *name, size_t length, struct tm_grant *out, struct tm_error *e);
+    int (*granted)(void *self, const char *name, const char *upload, const char *tags, struct tm_error *e);
     void (*close)(void *self);
 };
 

@@ -37,6 +37,11 @@ void tm_s3__path(const struct tm_s3 *s3, const char *name, char out[TM_KEY_MAX +
     (void)snprintf(out, TM_KEY_MAX + 2, "/%s%s%s", s3->prefix, s3->prefix[0] != '\0' ? "/" : "", name);
 }
 
+int tm_s3__await_keys(const struct tm_s3 *s3, struct tm_error *e)
+{
+    return tm_aws_await_keys(s3->aws, e);
+}
+
 struct tm_aws_request tm_s3__request(struct tm_s3 *s3, const char *method, const char *path)
 {
     return (struct tm_aws_request){.aws = s3->aws,
@@ -276,6 +281,8 @@ int tm_s3__open(struct tm_env *env, const char *place, struct tm_objects *out, s
                                .aborts_alone = true,
                                .upload = tm_s3__upload,
                                .download = tm_s3__download,
+                               .grant = tm_s3__grant,
+                               .granted = tm_s3__granted,
                                .close = s3_close};
     return 0;
 }

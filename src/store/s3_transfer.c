@@ -1,4 +1,4 @@
-/* Large objects of S3: multipart uploads, and ranges. */
+/* Large objects of S3: multipart uploads, ranges, and both by URLs for somebody without credentials. */
 #include "base/alloc.h"
 #include "store/s3.h"
 #include "store/transfer.h"
@@ -210,6 +210,101 @@ int tm_s3__upload(void *s3, const char *name, const void *data, size_t length, s
     if (rc == 0) {
         size_t parts = tm_transfer__upload_parts(length);
         rc = parts == 1 ? put_alone(m, e) : put_parts(m, parts, e);
+        tm_webs__give(tm_s3__webs(s3), m->web);
+    }
+    tm_free(m);
+    return rc;
+}
+
+/* ---- for somebody without credentials ---- */
+
+static int add_url(struct moving *m, size_t part, struct tm_text *out, struct tm_error *e)
+{
+    char number[24];
+    struct tm_aws_request r = tm_s3__request(m->s3, m->length > 0 ? "PUT" : "GET", m->path);
+    r.unsigned_body = true;
+    (void)snprintf(number, sizeof number, "%zu", part + 1);
+    if (m->upload != NULL) {
+        r.query[r.query_count++] = (struct tm_web_pair){"partNumber", number};
+        r.query[r.query_count++] = (struct tm_web_pair){"uploadId", m->upload};
+    }
+    int rc = tm_aws_url(&r, TM_GRANT_S, out, e);
+    if (rc == 0) tm_text_puts(out, "\n");
+    return rc == 0 ? tm_text_status(out, e) : rc;
+}
+
+static int grant(struct moving *m, struct tm_grant *out, struct tm_error *e)
+{
+    size_t parts = m->length == 0 ? 1 : tm_transfer__upload_parts(m->length);
+    int rc = tm_s3__await_keys(m->s3, e);
+    out->part_bytes = m->length;
+    out->upload[0] = '\0';
+    if (rc == 0 && parts > 1) {
+        out->part_bytes = tm_transfer__part_bytes(m->length, TM_GRANT_PARTS_MAX);
+        parts = (m->length - 1) / out->part_bytes + 1;
+        rc = begin_upload(m, out->upload, e);
+        if (rc == 0) m->upload = out->upload;
+    }
+    for (size_t i = 0; rc == 0 && i < parts; i++)
+        rc = add_url(m, i, &out->urls, e);
+    if (rc != 0 && m->upload != NULL) abort_upload(m);
+    return rc;
+}
+
+int tm_s3__grant(void *s3, const char *name, size_t length, struct tm_grant *out, struct tm_error *e)
+{
+    char path[TM_KEY_MAX + 2];
+    tm_s3__path(s3, name, path);
+    struct moving *m = tm_calloc(1, sizeof *m);
+    if (m == NULL) return tm_error_nomem(e);
+    *m = (struct moving){.s3 = s3, .path = path, .length = length};
+    int rc = tm_webs__take(tm_s3__webs(s3), &m->web, e);
+    if (rc == 0) {
+        rc = grant(m, out, e);
+        tm_webs__give(tm_s3__webs(s3), m->web);
+    }
+    tm_free(m);
+    if (rc != -(int)TM_EBUSY && rc != -(int)TM_ETIMEOUT) return rc;
+    if (e != NULL) e->code = TM_EIO;
+    return -(int)TM_EIO;
+}
+
+/* They come from another machine, and go into XML. */
+static int read_tags(struct moving *m, const char *tags, size_t *out_count, struct tm_error *e)
+{
+    size_t count = 0;
+    for (; tags[0] != '\0' && count < TM_GRANT_PARTS_MAX; count++) {
+        size_t length = strcspn(tags, "\n");
+        bool plain = length > 0 && length < ETAG_BYTES && strcspn(tags, "<>&") >= length && tags[length] == '\n';
+        if (!plain) return tm_error_set(e, TM_EINPUT, "%s: not what parts are answered with", m->path);
+        (void)snprintf(m->etags[count], ETAG_BYTES, "%.*s", (int)length, tags);
+        tags += length + 1;
+    }
+    *out_count = count;
+    return tags[0] == '\0' ? 0 : tm_error_set(e, TM_EINPUT, "%s: too many parts", m->path);
+}
+
+static int end_granted(struct moving *m, const char *tags, struct tm_error *e)
+{
+    size_t parts = 0;
+    m->etags = tm_calloc(TM_GRANT_PARTS_MAX, sizeof *m->etags);
+    int rc = m->etags == NULL ? tm_error_nomem(e) : read_tags(m, tags, &parts, e);
+    if (rc == 0 && parts > 0) rc = complete(m, parts, e);
+    if (rc != 0 || parts == 0) abort_upload(m);
+    tm_free(m->etags);
+    return rc;
+}
+
+int tm_s3__granted(void *s3, const char *name, const char *upload, const char *tags, struct tm_error *e)
+{
+    char path[TM_KEY_MAX + 2];
+    tm_s3__path(s3, name, path);
+    struct moving *m = tm_calloc(1, sizeof *m);
+    if (m == NULL) return tm_error_nomem(e);
+    *m = (struct moving){.s3 = s3, .path = path, .upload = upload};
+    int rc = tm_webs__take(tm_s3__webs(s3), &m->web, e);
+    if (rc == 0) {
+        rc = end_granted(m, tags, e);
         tm_webs__give(tm_s3__webs(s3), m->web);
     }
     tm_free(m);

@@ -13,6 +13,21 @@ int tm_copy_file__write(struct tm_env *env, const char *path, const struct tm_co
 int tm_copy_file__read(struct tm_env *env, const char *path, uint64_t size, struct tm_block_pool *pool,
                        struct tm_copy_name *out_name, struct tm_block **out_block, struct tm_error *e);
 
+/* Numbers of sets, as a store finds them in names. The list is owned; whoever found them frees it. */
+struct tm_copy_sets {
+    uint64_t *list;
+    size_t count;
+    size_t capacity;
+};
+/* A number that is the last's again is passed over. */
+int tm_copy_sets__add(struct tm_copy_sets *sets, uint64_t set, struct tm_error *e);
+void tm_copy_sets__sort(struct tm_copy_sets *sets); /* the highest first */
+/* Drops each of `parts` that is below that number and neither in `sealed` nor in `keep`; the first failure is the
+ * result, after all were tried. */
+int tm_copy_sets__sweep(struct tm_copy_store *store, const struct tm_copy_sets *parts,
+                        const struct tm_copy_sets *sealed, uint64_t below, const uint64_t *keep, size_t keep_count,
+                        struct tm_error *e);
+
 /* The store of a run's office (copy_office.c). */
 bool tm_copy_office__is_place(const char *place);
 int tm_copy_office__check(const char *place, struct tm_error *e);

@@ -45,10 +45,10 @@ void tm_webs__give(struct tm_webs *webs, struct tm_web *web)
 
 /* ---- parts ---- */
 
-static size_t bytes_of_part(size_t length)
+size_t tm_transfer__part_bytes(size_t length, size_t parts_max)
 {
     size_t part = part_bytes;
-    while (length / part >= PARTS_MAX)
+    while (length / part >= parts_max)
         part *= 2;
     return part;
 }
@@ -56,7 +56,7 @@ static size_t bytes_of_part(size_t length)
 size_t tm_transfer__upload_parts(size_t length)
 {
     if (length <= alone_bytes) return 1;
-    size_t part = bytes_of_part(length);
+    size_t part = tm_transfer__part_bytes(length, PARTS_MAX);
     return (length + part - 1) / part;
 }
 
@@ -87,7 +87,8 @@ int tm_transfer__carry(const struct tm_transfer *t, size_t parts, struct tm_erro
 {
     assert(t->length > 0);
     struct streams streams = {.calls = {NULL}};
-    size_t bytes = parts == 1 ? t->length : bytes_of_part(t->length);
+    size_t suits = t->part_bytes > 0 ? t->part_bytes : tm_transfer__part_bytes(t->length, PARTS_MAX);
+    size_t bytes = parts == 1 ? t->length : suits;
     size_t count = (t->length + bytes - 1) / bytes;
     size_t begun = 0;
     size_t ended = 0;

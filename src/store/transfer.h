@@ -31,6 +31,7 @@ struct tm_stretch {
 struct tm_transfer {
     struct tm_web *web;
     size_t length;
+    size_t part_bytes; /* 0: what suits the length */
     void *context;
     int (*begin)(void *context, const struct tm_stretch *part, struct tm_web_call **out, struct tm_error *e);
     /* Ends the call, too. */
@@ -39,6 +40,8 @@ struct tm_transfer {
 
 /* How many parts an upload of so many bytes has; 1: send it whole, in one request. */
 size_t tm_transfer__upload_parts(size_t length);
+/* The bytes of a part, so that there are at most so many. */
+size_t tm_transfer__part_bytes(size_t length, size_t parts_max);
 /* All parts, so many at a time; the first that fails ends it. `parts`: 0: as a download. */
 int tm_transfer__carry(const struct tm_transfer *transfer, size_t parts, struct tm_error *e);
 

@@ -23,6 +23,8 @@ input. Beside moto it has
   - POST /tidemill/lose {"address": A}: the instance of this private address has failed
   - GET /tidemill/keys/PREFIX: keys of the bucket, and uploads that were not finished
   - GET /tidemill/gets: the keys that were fetched, more than their first byte
+  - GET /tidemill/straight: what came by presigned URLs since this was asked last: lines of address, method, key, part (0: whole)
+  - GET /tidemill/signed: how many parts of copy sets were put by credentials
   - GET /tidemill/calls: how many requests of each kind there were
   - GET /tidemill/alive: how many instances that are tagged as ours have not ended; /tidemill/ever: how many there were
   - with --hypervisor (tests/aws/hypervisor.py) instances boot: GET /tidemill/vms, POST /tidemill/notice {"seconds": S},
@@ -55,7 +57,7 @@ import moto_market
 moto_market.patch()
 moto = DomainDispatcherApplication(create_backend_app)
 lock = threading.Lock()
-faults, tokens, calls, gets = [], {}, {}, []
+faults, tokens, calls, gets, straight, signed = [], {}, {}, [], [], []
 key, secret = "test", "test"
 hypervisor = None
 
@@ -140,11 +142,28 @@ def presigned(environ, query, body, start):
         return answer(start, 403, "<Error><Code>SignatureDoesNotMatch</Code></Error>")
     bucket, name = unquote(raw_path)[1:].split("/", 1)
     store = s3_backends["123456789012"]["aws"]
+    words = dict(parse_qsl(query))
+    with lock:
+        straight.append(f"{environ['REMOTE_ADDR']} {environ['REQUEST_METHOD']} {name} {words.get('partNumber', 0)}")
+    if environ["REQUEST_METHOD"] == "PUT" and "uploadId" in words:
+        try:
+            key = store.upload_part(bucket, words["uploadId"], int(words["partNumber"]), body)
+        except Exception:  # it was aborted
+            return answer(start, 404, "<Error><Code>NoSuchUpload</Code></Error>")
+        return answer(start, 200, "", [("ETag", key.etag)])
     if environ["REQUEST_METHOD"] == "PUT":
-        store.put_object(bucket, name, body)
-        return answer(start, 200, "")
+        return answer(start, 200, "", [("ETag", store.put_object(bucket, name, body).etag)])
     found = store.get_object(bucket, name)
-    return answer(start, 200 if found else 404, found.value if found else "<Error><Code>NoSuchKey</Code></Error>")
+    if not found:
+        return answer(start, 404, "<Error><Code>NoSuchKey</Code></Error>")
+    ranged = environ.get("HTTP_RANGE", "")
+    if not ranged:
+        return answer(start, 200, found.value)
+    first, last = (int(n) for n in ranged.removeprefix("bytes=").split("-"))
+    if first >= len(found.value):
+        return answer(start, 416, "<Error><Code>InvalidRange</Code></Error>")
+    part = found.value[first:last + 1]
+    return answer(start, 206, part, [("Content-Range", f"bytes {first}-{first + len(part) - 1}/{len(found.value)}")])
 
 
 def answer(start, status, body, headers=()):
@@ -157,6 +176,14 @@ def control(path, body, start):
     if path == "/tidemill/gets":  # keys that were got from their first byte on, more than that byte
         with lock:
             return answer(start, 200, ",".join(gets))
+    if path == "/tidemill/straight":
+        with lock:
+            said = "".join(s + "\n" for s in straight)
+            straight.clear()
+        return answer(start, 200, said)
+    if path == "/tidemill/signed":
+        with lock:
+            return answer(start, 200, f"{len(signed)}\n")
     if path == "/tidemill/calls":
         with lock:
             return answer(start, 200, json.dumps(calls))
@@ -277,6 +304,9 @@ def app(environ, start):
         return answer(start, fault["status"], fault.get("body", ""), list(fault.get("headers", {}).items()))
     if "X-Amz-Signature=" in query:
         return presigned(environ, query, body, start)
+    if action == "PUT" and "/layer-" in path:
+        with lock:
+            signed.append(path)
     region = region_of(environ)
     if action == "DescribeSpotPriceHistory":
         return answer(start, 200, moto_market.price_history(form, region))

@@ -113,6 +113,23 @@ static int store_drop(struct tm_copy_store *store, uint64_t set, struct tm_error
     return 0;
 }
 
+static int store_sweep(struct tm_copy_store *store, uint64_t below, const uint64_t *keep, size_t keep_count,
+                       struct tm_error *e)
+{
+    struct sim *sim = store->self;
+    if (sim->faults.files_down) return tm_error_set(e, TM_EIO, "Input/output error");
+    for (size_t i = sim->file_count; i-- > 0;) {
+        uint64_t set = sim->files[i].set;
+        bool stays = set == 0 || set >= below || files_find(sim, set, (uint32_t)MANIFEST) != NULL;
+        for (size_t k = 0; k < keep_count; k++)
+            stays = stays || keep[k] == set;
+        if (stays) continue;
+        tm_free(sim->files[i].data);
+        sim->files[i] = sim->files[--sim->file_count];
+    }
+    return 0;
+}
+
 void files_drop(struct sim *sim, struct tm_set_manifests *manifests, uint64_t set)
 {
     tm_set_manifests_drop(manifests, set);
@@ -220,7 +237,8 @@ void files_open(struct sim *sim)
                                         .get = store_get,
                                         .seal = store_seal,
                                         .list = store_list,
-                                        .drop = store_drop};
+                                        .drop = store_drop,
+                                        .sweep = store_sweep};
     tm_set_manifests_init(&sim->manifests, &sim->store);
 }
 

@@ -1,4 +1,5 @@
 /* Getting into a run by a ticket, and what is refused at its office: real sockets, real TLS. */
+#include "base/debug.h"
 #include "base/random.h"
 #include "base/test/harness.h"
 #include "base/test/tempdir.h"
@@ -11,6 +12,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char job_text[] = "name: a\nmodel: {gpt: {layers: 2, hidden: 32, heads: 2, ctx: 32}}\ndata: words.txt\n"
@@ -25,6 +27,7 @@ struct place {
     struct tm_run_tls tls;
     struct tm_office *office;
     char data[512];
+    char copies[600]; /* where the coordinator has them */
     char office_tls[TM_STATE_PATH_MAX];
 };
 
@@ -36,15 +39,17 @@ static void put(const struct place *p, const char *name, const char *text)
     assert_row(tm_env_real()->file_write(tm_env_real(), path, text, strlen(text), &e) == 0, "%s", e.text);
 }
 
-static void open_place(struct place *p)
+/* `bucket` NULL: copies are in a folder. */
+static void open_place_at(struct place *p, const char *bucket)
 {
     struct tm_error e = {.text = ""};
     *p = (struct place){.office = NULL};
     tm_tempdir_make(&p->dir);
+    if (bucket != NULL) (void)snprintf(p->copies, sizeof p->copies, "%s%s", bucket, p->dir.path);
     put(p, "job.yaml", job_text);
     put(p, "run.yaml", run_text);
     put(p, "address", "127.0.0.1:4711");
-    put(p, "copies/job", "7\n");
+    put(p, bucket != NULL ? "copies" : "copies/job", bucket != NULL ? p->copies : "7\n");
     put(p, "words.txt", words);
     (void)snprintf(p->data, sizeof p->data, "%s/words.txt", p->dir.path);
     assert_row(tm_run_tls__make(tm_env_real(), p->dir.path, NULL, NULL, &p->tls, &e) == 0, "%s", e.text);
@@ -58,6 +63,11 @@ static void open_place(struct place *p)
                                         .job = 7,
                                         .authority = p->tls.authority};
     assert_row(tm_office_create(tm_env_real(), &options, &p->office, &e) == 0, "%s", e.text);
+}
+
+static void open_place(struct place *p)
+{
+    open_place_at(p, NULL);
 }
 
 static void close_place(struct place *p)
@@ -216,6 +226,59 @@ static void test_copies(void **state)
     close_place(&p);
 }
 
+/* The coordinator's copies are in a bucket (tests/clouds/run starts one, and looks which way the bytes went): parts of
+ * one piece and of several come back as they were, and one that is not there is not there. */
+static void test_straight(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {100, (24U << 20) + 12345};
+    const char *bucket = getenv("TIDEMILL_TEST_BUCKET");
+    struct place p;
+    struct tm_arena arena;
+    struct tm_joined joined;
+    struct tm_error e = {.text = ""};
+    char ticket[TM_TICKET_MAX];
+    struct tm_copy_store *own = NULL;
+    struct tm_copy_store *store = NULL;
+    struct tm_block *back = NULL;
+    struct tm_copy_name name;
+    struct tm_block_pool *pool = tm_block_pool_create();
+    if (bucket == NULL) skip();
+    assert_int_equal(tm_debug_open(tm_env_real(), NULL), 0); /* TIDEMILL_DEBUG=store tells which way they went */
+    open_place_at(&p, bucket);
+    tm_arena_init(&arena, 1 << 20);
+    assert_row(tm_copy_store_open(tm_env_real(), p.copies, 7, &own, &e) == 0, "%s", e.text);
+    assert_row(own->claim(own, false, &e) == 0, "%s", e.text);
+    assert_int_equal(own->seal(own, 2, "m", 1, &e), 0);
+    get_ticket(&p, 1, ticket);
+    assert_row(join(ticket, &arena, &joined, &e) == 0, "%s", e.text);
+    assert_row(tm_copy_store_open(tm_env_real(), joined.copies, 7, &store, &e) == 0, "%s", e.text);
+    for (uint32_t l = 0; l < TM_COUNT(sizes); l++) {
+        struct tm_block *block = tm_block_create(pool, sizes[l]);
+        for (size_t i = 0; i < sizes[l]; i++)
+            block->data[i] = (uint8_t)(i * 7 ^ i >> 9);
+        struct tm_copy_name put_name = {
+            .set = 2, .step = 9, .layer = l, .size = sizes[l], .hash = tm_hash_of(block->data, sizes[l])};
+        assert_row(store->put(store, &put_name, block, &e) == 0, "%s", e.text);
+        assert_row(own->get(own, 2, l, sizes[l], pool, &name, &back, &e) == 0, "%s", e.text);
+        tm_block_release(back);
+        assert_row(store->get(store, 2, l, sizes[l], pool, &name, &back, &e) == 0, "%s", e.text);
+        assert_memory_equal(back->data, block->data, sizes[l]);
+        assert_int_equal(name.step, 9);
+        tm_block_release(back);
+        tm_block_release(block);
+    }
+    assert_int_equal(store->get(store, 2, 7, 100, pool, &name, &back, &e), -(int)TM_ENOTFOUND);
+    assert_int_equal(store->get(store, 2, 1, 100, pool, &name, &back, &e), -(int)TM_EINPUT); /* of another size */
+    store->close(store);
+    assert_int_equal(own->drop(own, 2, &e), 0);
+    own->close(own);
+    tm_block_pool_destroy(pool);
+    tm_join__remove(&joined);
+    tm_arena_deinit(&arena);
+    close_place(&p);
+}
+
 /* What is not a ticket of this run, or not any more. */
 static void test_refused(void **state)
 {
@@ -328,7 +391,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_join),    cmocka_unit_test(test_lost_answers), cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_attacks),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_attacks),      cmocka_unit_test(test_straight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,6 +124,31 @@ static void test_given_up(void **state)
     assert_false(is_there(2));
 }
 
+/* What was under way when a coordinator died goes once the next has named a set of its own, and not before; a set that
+ * is whole stays, also where a newer one's manifest was stored first and its own never; and what is newer stays. */
+static void test_left_behind(void **state)
+{
+    (void)state;
+    put_layers(3);
+    put_layers(5);
+    put_layers(70);
+    assert_true(tm_set_manifests_retry(&m));
+    assert_true(layers_there(3)); /* nothing was named so far: somebody may name it */
+    put_layers(68);
+    tm_env_virtual_fail_write_at(env, 1);
+    assert_int_equal(tm_set_manifests_put(&m, 68, "whole", 5, NULL), 0);
+    assert_true(layers_there(3));
+    put_layers(69);
+    assert_int_equal(tm_set_manifests_put(&m, 69, "newer", 5, NULL), 0);
+    assert_false(layers_there(3) || layers_there(5));
+    assert_true(!is_there(68) && layers_there(68));
+    assert_true(layers_there(69) && layers_there(70));
+    put_layers(66); /* late */
+    assert_int_equal(tm_set_manifests_put(&m, 71, "next", 4, NULL), 0);
+    tm_set_manifests_drop(&m, 68);
+    assert_false(layers_there(66) || layers_there(68) || layers_there(70));
+}
+
 /* However high the numbers are, and though the newest's name was not written. */
 static void test_found_again(void **state)
 {
@@ -201,6 +226,21 @@ static void test_mended(void **state)
     assert_false(is_there(4));
 }
 
+/* The record knows a whole set of which there is no manifest: it stays. */
+static void test_left_and_known(void **state)
+{
+    (void)state;
+    for (uint64_t set = 1; set <= 6; set++)
+        put_layers(set);
+    saw(2, 0);
+    saw(4, 0);
+    assert_int_equal(tm_set_manifests_mend(&m, NULL), 0);
+    assert_true(layers_there(1)); /* a start waits for no more than it must */
+    assert_true(tm_set_manifests_retry(&m));
+    assert_false(layers_there(1) || layers_there(3));
+    assert_true(layers_there(2) && layers_there(4) && layers_there(5) && layers_there(6));
+}
+
 static struct tm_coordinator *rebuilder(void)
 {
     struct tm_coordinator_options options = {.job = 1, .token = "token", .layers = 1, .steps = 100, .micro_batches = 1};
@@ -266,9 +306,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_put_and_drop, setup, teardown),
         cmocka_unit_test_setup_teardown(test_disk_full, setup, teardown),
         cmocka_unit_test_setup_teardown(test_given_up, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_left_behind, setup, teardown),
         cmocka_unit_test_setup_teardown(test_found_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_folder, setup, teardown),
         cmocka_unit_test_setup_teardown(test_mended, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_left_and_known, setup, teardown),
         cmocka_unit_test_setup_teardown(test_loaded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
     };

@@ -170,6 +170,22 @@ static int copy_memory_drop(struct tm_copy_store *store, uint64_t set, struct tm
     return copy_memory_leave(m, rc);
 }
 
+static int copy_memory_sweep(struct tm_copy_store *store, uint64_t below, const uint64_t *keep, size_t keep_count,
+                             struct tm_error *e)
+{
+    struct copy_memory *m = copy_memory_enter(store);
+    int rc = copy_memory_fails(m, e);
+    for (size_t i = m->count; rc == 0 && i-- > 0;) {
+        bool stays = m->items[i].set >= below || copy_memory_find(m, m->items[i].set, COPY_MEMORY_MANIFEST) != NULL;
+        for (size_t k = 0; k < keep_count; k++)
+            stays = stays || keep[k] == m->items[i].set;
+        if (stays) continue;
+        tm_free(m->items[i].bytes);
+        m->items[i] = m->items[--m->count];
+    }
+    return copy_memory_leave(m, rc);
+}
+
 static int copy_memory_claim(struct tm_copy_store *store, bool take_over, struct tm_error *e)
 {
     uint64_t job = ((struct copy_memory_store *)store->self)->job;
@@ -207,6 +223,7 @@ static struct tm_copy_store *copy_memory_open(struct copy_memory *memory, uint64
                                       .newest = copy_memory_newest,
                                       .list = copy_memory_list,
                                       .drop = copy_memory_drop,
+                                      .sweep = copy_memory_sweep,
                                       .claim = copy_memory_claim,
                                       .check = copy_memory_check,
                                       .close = copy_memory_close};

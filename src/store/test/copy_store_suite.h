@@ -208,6 +208,36 @@ static void suite_failures(const struct copy_store_place *place, struct tm_copy_
     assert_int_equal(store->seal(store, 9, "nine", 4, NULL), 0);
 }
 
+/* What was put and never sealed goes, also where only one part of it came; sealed sets, those that are to be kept, and
+ * higher numbers stay. */
+static void suite_sweep(struct tm_copy_store *store, struct tm_block_pool *pool)
+{
+    static const uint64_t unsealed[] = {2, 12, 13, 90, 120};
+    static const uint64_t keep[] = {13, 4};
+    struct tm_error e = {.text = ""};
+    assert_int_equal(suite_put(store, pool, 9, 0, 10), 0); /* of one that is sealed */
+    for (size_t i = 0; i < TM_COUNT(unsealed); i++)
+        for (uint32_t l = 0; l < (unsealed[i] == 12 ? 1 : 3); l++)
+            assert_int_equal(suite_put(store, pool, unsealed[i], l, 100), 0);
+    assert_int_equal(suite_put(store, pool, 100, 0, 10), 0);
+    assert_int_equal(store->seal(store, 100, "hundred", 7, &e), 0);
+    assert_row(store->sweep(store, 100, keep, TM_COUNT(keep), &e) == 0, "%s", e.text);
+    for (size_t i = 0; i < TM_COUNT(unsealed); i++) {
+        bool stays = unsealed[i] == 13 || unsealed[i] > 100;
+        assert_row(suite_get(store, pool, unsealed[i], 0, 100) == (stays ? 0 : -(int)TM_ENOTFOUND), "set %d",
+                   (int)unsealed[i]);
+    }
+    assert_int_equal(suite_get(store, pool, 9, 0, 10), 0);
+    suite_lists(store, "100:hundred 9:nine ");
+    assert_int_equal(suite_newest(store), 100);
+    assert_int_equal(store->sweep(store, 1000, NULL, 0, &e), 0);
+    assert_int_equal(suite_get(store, pool, 13, 0, 100), -(int)TM_ENOTFOUND);
+    assert_int_equal(suite_get(store, pool, 120, 2, 100), -(int)TM_ENOTFOUND);
+    assert_int_equal(suite_get(store, pool, 100, 0, 10), 0);
+    assert_int_equal(store->drop(store, 100, &e), 0);
+    assert_int_equal(store->seal(store, 9, "nine", 4, &e), 0);
+}
+
 struct suite_thread {
     struct tm_copy_store *store;
     struct tm_block_pool *pool;
@@ -251,6 +281,7 @@ static void copy_store_suite(const struct copy_store_place *place)
     suite_claims(place, pool);
     suite_sets(store, pool);
     suite_failures(place, store, pool);
+    suite_sweep(store, pool);
     suite_threads(store, pool);
     store->close(store);
     store = place->open(place->context, 0); /* what was stored stays */

@@ -116,6 +116,7 @@ static void test_two_coordinators(void **state)
     assert_int_equal(old->seal(old, 2, "two", 3, &e), -(int)TM_EINPUT);
     assert_error_has(e, "another coordinator has taken this job over");
     assert_int_equal(suite_newest(old), 1);
+    suite_lists(new, "1:one "); /* what may not be named is not listed */
     assert_int_equal(new->seal(new, 3, "three", 5, NULL), 0);
     assert_int_equal(old->seal(old, 3, "three", 5, NULL), -(int)TM_EINPUT);
     assert_int_equal(suite_newest(new), 3);
