@@ -86,8 +86,8 @@ const struct tm_option tm_run_command_options[] = {
     {.name = "tls", .help = "TLS on loopback, too; beyond it always"},
     {.name = "detach",
      .help =
-         "with cloud aws: rent a small on-demand VM that runs the coordinator, so that this machine may go; status, "
-         "events, logs, stop and attach then talk to it"},
+         "with cloud aws, gcp or azure: rent a small on-demand VM that runs the coordinator, so that this machine may "
+         "go; status, events, logs, stop and attach then talk to it"},
     {.name = "serve",
      .value = "HOST:PORT",
      .help = "serve the dashboard's API there, with TLS and a token, and say so in the bucket of the copies: tidemill "

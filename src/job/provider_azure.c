@@ -102,7 +102,7 @@ static int rent_coordinator(struct tm_env *env, const struct tm_run_settings *se
 
 static const struct tm_provider_coordinator coordinator = {.scheme = "az",
                                                            .type = "Standard_B1ms",
-                                                           .usd_h = 0.0207, /* in eastus, 2025 */
+                                                           .usd_h = 0.0207, /* in eastus, by its list of 2025 */
                                                            .key = "coordinator_identity",
                                                            .about = "a managed identity that",
                                                            .said = said_coordinator,

@@ -99,14 +99,15 @@ static int rent_coordinator(struct tm_env *env, const struct tm_run_settings *se
     return tm_gcp_coordinator_rent(env, &options, o, out_id, e);
 }
 
-static const struct tm_provider_coordinator coordinator = {.scheme = "gs",
-                                                           .type = "e2-small",
-                                                           .usd_h = 0.0168, /* in us-central1, 2025 */
-                                                           .key = "coordinator_account",
-                                                           .about = "a service account that",
-                                                           .said = said_coordinator,
-                                                           .rent = rent_coordinator,
-                                                           .find = tm_gcp_coordinator_find};
+static const struct tm_provider_coordinator coordinator = {
+    .scheme = "gs",
+    .type = "e2-small",
+    .usd_h = 0.0168, /* in us-central1: half a core and 2 GB of E2's, by its list of 2025 */
+    .key = "coordinator_account",
+    .about = "a service account that",
+    .said = said_coordinator,
+    .rent = rent_coordinator,
+    .find = tm_gcp_coordinator_find};
 
 const struct tm_provider tm_provider__gcp = {.name = "gcp",
                                              .typed = true,
