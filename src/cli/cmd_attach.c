@@ -1,8 +1,8 @@
 #include "base/jsonout.h"
 #include "base/paths.h"
+#include "cli/cloud_accounts.h"
 #include "cli/commands.h"
 #include "cli/live_view.h"
-#include "cloud/aws_coordinator.h"
 #include "job/detach.h"
 #include "job/launch.h"
 #include "run/find_run.h"
@@ -18,18 +18,34 @@ const struct tm_option tm_attach_command_options[] = {
     {.name = NULL},
 };
 
-/* "s3://BUCKET/PREFIX", or by the tag of the VM that runs the job of that name. */
+/* By the tag of the VM that runs the job of that name, in the clouds that are set up here. */
+static int find_by_name(struct tm_cli *cli, const char *job, char *out, struct tm_error *e)
+{
+    const struct tm_cloud_kind *kind = NULL;
+    struct tm_error why;
+    int failed = 0;
+    for (size_t i = 0; (kind = tm_cloud_kind_at(i)) != NULL; i++) {
+        struct tm_error own;
+        if (!tm_cloud_kind_is_set(cli->env, kind)) continue;
+        int rc = tm_detach_find(cli->env, kind->name, job, out, TM_COPY_PLACE_MAX, &own);
+        if (rc == 0) return 0;
+        if (rc == -(int)TM_ENOTFOUND || failed != 0) continue;
+        failed = rc; /* it may be there; but another may have it */
+        why = own;
+    }
+    if (failed != 0 && e != NULL) *e = why;
+    if (failed != 0) return failed;
+    return tm_error_set(
+        e, TM_ENOTFOUND,
+        "no VM of the clouds that are set up here (of AWS in this region) runs a job named %.100s; name "
+        "the place of its copies: tidemill attach s3://BUCKET/PREFIX",
+        job);
+}
+
+/* "s3://BUCKET/PREFIX", or a job's name. */
 static int find_place(struct tm_cli *cli, const char *given, char *out, struct tm_error *e)
 {
-    if (!tm_detach_is_place(given)) {
-        int rc = tm_aws_coordinator_place(cli->env, given, out, TM_COPY_PLACE_MAX, e);
-        if (rc != -(int)TM_ENOTFOUND) return rc;
-        return tm_error_set(
-            e, TM_ENOTFOUND,
-            "no VM of this account and region runs a job named %.100s; name the place of its copies: tidemill "
-            "attach s3://BUCKET/PREFIX",
-            given);
-    }
+    if (!tm_detach_is_place(given)) return find_by_name(cli, given, out, e);
     size_t length = strlen(given);
     while (length > 0 && given[length - 1] == '/')
         length--;

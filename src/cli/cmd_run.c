@@ -86,8 +86,8 @@ const struct tm_option tm_run_command_options[] = {
     {.name = "tls", .help = "TLS on loopback, too; beyond it always"},
     {.name = "detach",
      .help =
-         "with cloud aws: rent a small on-demand VM that runs the coordinator, so that this machine may go; status, "
-         "events, logs, stop and attach then talk to it"},
+         "with cloud aws, gcp or azure: rent a small on-demand VM that runs the coordinator, so that this machine may "
+         "go; status, events, logs, stop and attach then talk to it"},
     {.name = "serve",
      .value = "HOST:PORT",
      .help = "serve the dashboard's API there, with TLS and a token, and say so in the bucket of the copies: tidemill "
@@ -606,8 +606,10 @@ static int make_verdict(struct run *run, struct tm_error *e)
     if (rc == 0) {
         double own_usd_h = is_detached(run) ? tm_detach_usd_h(&run->settings) : tm_launch_own_usd_h(cli->env);
         if (is_detached(run) && own_usd_h <= 0)
-            tm_log(TM_LOG_WARN, "what %s costs is not known, and not in the bill; write fleet.aws.coordinator_price",
-                   run->settings.job.fleet.aws.coordinator);
+            tm_log(TM_LOG_WARN,
+                   "what the VM of the coordinator costs is not known, and not in the bill; write "
+                   "fleet.%s.coordinator_price",
+                   tm_provider_of(&run->settings.job)->name);
         tm_run_plan_add_own(&run->plan, own_usd_h);
         return tm_verdict_make(&run->settings.job, &run->plan, run->refused, &cli->arena, &run->verdict, e);
     }

@@ -51,7 +51,7 @@ static int ask_away(struct tm_cli *cli, const char *dir, struct tm_error *e)
 {
     char place[TM_COPY_PLACE_MAX];
     int rc = tm_run_away_place(cli->env, dir, place, e);
-    if (rc == 0 && strncmp(place, "s3://", 5) == 0 && !tm_detach_is_rented(cli->env, dir))
+    if (rc == 0 && !tm_detach_is_rented(cli->env, dir))
         return tm_error_set(
             e, TM_ENOTFOUND,
             "the VM of its coordinator is gone; go on with tidemill run --resume --state %s, or end its VMs "

@@ -390,9 +390,9 @@ const struct tm_command tm_commands[] = {
         .description =
             "A run whose copies are in a bucket has its books there, too. attach makes a state folder here that leads "
             "to them, and follows the run; status, events, logs, stop, report and result then "
-            "work here as on the machine that runs it. A name alone is looked for among the VMs of the account: the "
-            "one "
-            "that runs the coordinator of a detached run has a tag.",
+            "work here as on the machine that runs it. A name alone is looked for among the VMs of the clouds that are "
+            "set "
+            "up here: the one that runs the coordinator of a detached run has a tag.",
         .examples = "  tidemill attach s3://my-bucket/first\n"
                     "  tidemill attach gpt-tiny --no-follow\n",
         .options = tm_attach_command_options,

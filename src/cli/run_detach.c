@@ -64,7 +64,7 @@ static int await(struct tm_cli *cli, const char *dir, const char *place, struct 
 
 int tm_run_detach(struct tm_cli *cli, const struct tm_detach_request *request, struct tm_error *e)
 {
-    char id[TM_AWS_COORDINATOR_ID_MAX] = "";
+    char id[TM_VM_ID_MAX] = "";
     const struct tm_job *job = &request->settings->job;
     int rc = tm_detach(cli->env, request, id, e);
     if (rc != 0) return rc;

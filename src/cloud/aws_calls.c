@@ -5,6 +5,7 @@
 #include "cloud/aws_beside.h"
 #include "cloud/aws_check.h"
 #include "cloud/aws_internal.h"
+#include "cloud/coordinator_internal.h"
 #include "cloud/rented.h"
 
 #include <inttypes.h>
@@ -31,6 +32,12 @@ const struct tm_vm__guest tm_aws__guest = {
                "        curl -fsS -m 5 -o /dev/null -H \"X-aws-ec2-metadata-token: $t\" "
                "$m/meta-data/spot/instance-action\n",
     .power_off = "    shutdown -P now\n", /* which terminates it: InstanceInitiatedShutdownBehavior */
+    .addresses = "    local m=http://169.254.169.254/latest t\n"
+                 "    t=$(curl -fsS -m 5 --retry 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 600' "
+                 "$m/api/token)\n"
+                 "    own=$(curl -fsS -m 5 -H \"X-aws-ec2-metadata-token: $t\" $m/meta-data/local-ipv4)\n"
+                 "    public=$(curl -fsS -m 5 -H \"X-aws-ec2-metadata-token: $t\" $m/meta-data/public-ipv4 "
+                 "2>/dev/null)\n",
     .room = 16384};
 
 /* ---- objects ---- */
@@ -61,16 +68,21 @@ static int put_url(void *self, size_t at, const char *what, const char *method, 
 
 /* ---- renting ---- */
 
+/* Where services are that are not Amazon's own: for a VM that rents others. */
+static const char *const endpoints[] = {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_EC2",
+                                        "AWS_ENDPOINT_URL_STS", NULL};
+
 static int put_user_data(struct tm_aws__cloud *c, size_t at, const char *stem, struct tm_ec2_call *call,
                          struct tm_error *e)
 {
     struct tm_text words, text;
     char name[64];
     (void)snprintf(name, sizeof name, "%sUserData", stem);
-    tm_text_init(&words, 1024);
+    tm_text_init(&words, 8192);
     tm_text_init(&text, 4 * tm_aws__guest.room);
     tm_text_puts(&words, "export "); /* what the VM fetches itself by its own role needs a region, too */
     tm_vm__put_word(&words, "AWS_REGION", tm_aws_region(c->aws));
+    if (c->shared.coordinator != NULL) tm_away__put_variables(c->shared.env, endpoints, &words);
     const struct tm_vm__boot boot = {
         .guest = &tm_aws__guest, .words = tm_text_string(&words), .sha256 = c->sha256, .url = put_url, .self = c};
     int rc = tm_text_status(&words, e);
@@ -147,15 +159,15 @@ static void put_single(struct tm_aws__cloud *c, const struct tm_cloud_pool *pool
 
 /* A fleet takes user data, group and tags from a launch template alone: one for this VM, which goes as soon as the VM
  * is there. */
-static int put_template(struct tm_aws__cloud *c, size_t at, const struct tm_vm__tag *tags, struct tm_ec2_call *call,
-                        struct tm_error *e)
+static int put_template(struct tm_aws__cloud *c, size_t at, const struct tm_vm__tag *tags, size_t count,
+                        struct tm_ec2_call *call, struct tm_error *e)
 {
     static const char stem[] = "LaunchTemplateData.";
     tm_ec2__put(call, "LaunchTemplateName", c->shared.vms.vms[at].token);
-    tm_aws__put_tags(call, "", 1, "launch-template", tags, TM_VM_TAGS);
+    tm_aws__put_tags(call, "", 1, "launch-template", tags, count);
     put_machine(c, stem, call);
-    tm_aws__put_tags(call, stem, 1, "instance", tags, TM_VM_TAGS);
-    tm_aws__put_tags(call, stem, 2, "volume", tags, TM_VM_TAGS);
+    tm_aws__put_tags(call, stem, 1, "instance", tags, count);
+    tm_aws__put_tags(call, stem, 2, "volume", tags, count);
     return put_user_data(c, at, stem, call, e);
 }
 
@@ -203,20 +215,20 @@ int tm_aws__make_run(struct tm_aws__cloud *c, size_t at, struct tm_ec2_call *cal
     call->request.tries_max = RUN_TRIES;
     if (vm->kept) return recall_words(c, vm->token, &call->form, then, e); /* asked before: the same words */
     tm_vm_cloud__name(&c->shared, at);
-    tm_vm_cloud__tags(&c->shared, at, tags);
+    size_t tag_count = tm_vm_cloud__tags(&c->shared, at, tags);
     tm_ec2__put(call, "ClientToken", vm->token);
     int rc = 0;
     if (count > 1) {
         struct tm_ec2_call fleet;
-        rc = put_template(c, at, tags, call, e);
+        rc = put_template(c, at, tags, tag_count, call, e);
         tm_aws__make_fleet(c, at, overrides, count, &fleet);
         tm_text_puts(then, tm_text_string(&fleet.form));
         tm_ec2__deinit(&fleet);
     } else {
         put_machine(c, "", call);
         put_single(c, pool, call);
-        tm_aws__put_tags(call, "", 1, "instance", tags, TM_VM_TAGS);
-        tm_aws__put_tags(call, "", 2, "volume", tags, TM_VM_TAGS);
+        tm_aws__put_tags(call, "", 1, "instance", tags, tag_count);
+        tm_aws__put_tags(call, "", 2, "volume", tags, tag_count);
         rc = put_user_data(c, at, "", call, e);
     }
     if (rc == 0) rc = tm_text_status(&call->form, e);
@@ -365,8 +377,8 @@ static int find_group(struct tm_aws__cloud *c, struct tm_error *e)
         (void)snprintf(c->group, sizeof c->group, "%.30s", c->options.security_group);
         return 0;
     }
-    tm_vm_cloud__tags(&c->shared, SIZE_MAX, tags);
-    return tm_aws__make_group(&place, c->options.common.run, c->options.subnet, tags, TM_VM_TAGS_OF_RUN, c->group, e);
+    size_t count = tm_vm_cloud__tags(&c->shared, SIZE_MAX, tags);
+    return tm_aws__make_group(&place, c->shared.options.group, c->options.subnet, tags, count, c->group, e);
 }
 
 int tm_aws__prepare(struct tm_aws__cloud *c, struct tm_error *e)

@@ -184,8 +184,8 @@ static void aws_destroy(void *self)
     tm_free(c);
 }
 
-int tm_aws_cloud_create(struct tm_env *env, const struct tm_aws_options *options, struct tm_cloud **out,
-                        struct tm_error *e)
+int tm_aws__create(struct tm_env *env, const struct tm_aws_options *options, struct tm_aws__cloud **out,
+                   struct tm_error *e)
 {
     struct tm_aws__cloud *c = tm_calloc(1, sizeof *c);
     if (c == NULL) return tm_error_nomem(e);
@@ -206,14 +206,31 @@ int tm_aws_cloud_create(struct tm_env *env, const struct tm_aws_options *options
     int rc = tm_vm_cloud__init(&c->shared, env, &driver, &options->common, e);
     if (rc == 0) rc = tm_aws_create(env, options->region, &c->aws, e);
     if (rc == 0) rc = tm_aws__prepare(c, e);
-    if (rc == 0) rc = tm_vm_cloud__open(&c->shared, e);
-    if (rc != 0) {
-        tm_vm_cloud__deinit(&c->shared);
-        aws_destroy(c);
-        return rc;
-    }
-    *out = &c->shared.cloud;
-    return 0;
+    if (rc == 0)
+        *out = c;
+    else
+        tm_aws__destroy(c);
+    return rc;
+}
+
+void tm_aws__destroy(struct tm_aws__cloud *c)
+{
+    tm_vm_cloud__deinit(&c->shared);
+    aws_destroy(c);
+}
+
+int tm_aws_cloud_create(struct tm_env *env, const struct tm_aws_options *options, struct tm_cloud **out,
+                        struct tm_error *e)
+{
+    struct tm_aws__cloud *c = NULL;
+    int rc = tm_aws__create(env, options, &c, e);
+    if (rc != 0) return rc;
+    rc = tm_vm_cloud__open(&c->shared, e);
+    if (rc == 0)
+        *out = &c->shared.cloud;
+    else
+        tm_aws__destroy(c);
+    return rc;
 }
 
 int tm_aws_cloud_origin(struct tm_env *env, const char *region, char out[TM_VM_ORIGIN_MAX], struct tm_error *e)

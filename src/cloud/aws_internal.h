@@ -46,6 +46,13 @@ struct tm_aws__cloud {
     char bucket_region[64];
 };
 
+/* ---- aws_cloud.c ---- */
+
+/* All that comes before the first VM: a cloud that tm_vm_cloud__open makes whole, or tm_aws__destroy ends. Waits. */
+int tm_aws__create(struct tm_env *env, const struct tm_aws_options *options, struct tm_aws__cloud **out,
+                   struct tm_error *e);
+void tm_aws__destroy(struct tm_aws__cloud *c);
+
 /* ---- aws_calls.c: what is asked ---- */
 
 /* Fills the call that rents a VM; what it asks is written down. In `then`: the words of a second call that makes the

@@ -492,8 +492,8 @@ static void azure_destroy(void *self)
     tm_free(c);
 }
 
-int tm_azure_cloud_create(struct tm_env *env, const struct tm_azure_options *options, struct tm_cloud **out,
-                          struct tm_error *e)
+int tm_azure__create(struct tm_env *env, const struct tm_azure_options *options, struct tm_azure__cloud **out,
+                     struct tm_error *e)
 {
     struct tm_azure__cloud *c = tm_calloc(1, sizeof *c);
     if (c == NULL) return tm_error_nomem(e);
@@ -510,10 +510,28 @@ int tm_azure_cloud_create(struct tm_env *env, const struct tm_azure_options *opt
     if (rc == 0) rc = tm_arm_create(env, &c->arm, e);
     if (rc == 0) rc = tm_azure_create(env, &c->azure, e);
     if (rc == 0) rc = tm_azure__prepare(c, e);
-    if (rc == 0) rc = tm_vm_cloud__open(&c->base, e);
+    if (rc == 0)
+        *out = c;
+    else
+        tm_azure__destroy(c);
+    return rc;
+}
+
+void tm_azure__destroy(struct tm_azure__cloud *c)
+{
+    tm_vm_cloud__deinit(&c->base);
+    azure_destroy(c);
+}
+
+int tm_azure_cloud_create(struct tm_env *env, const struct tm_azure_options *options, struct tm_cloud **out,
+                          struct tm_error *e)
+{
+    struct tm_azure__cloud *c = NULL;
+    int rc = tm_azure__create(env, options, &c, e);
+    if (rc != 0) return rc;
+    rc = tm_vm_cloud__open(&c->base, e);
     if (rc != 0) {
-        tm_vm_cloud__deinit(&c->base);
-        azure_destroy(c);
+        tm_azure__destroy(c);
         return rc;
     }
     c->base.vms.unpriced = !tm_azure__has_prices(c);

@@ -3,6 +3,7 @@
 #include "base/jsonout.h"
 #include "base/log.h"
 #include "cloud/azure_internal.h"
+#include "cloud/coordinator.h"
 #include "cloud/rented.h"
 
 #include <inttypes.h>
@@ -19,7 +20,7 @@ enum { RULES, MEMBERS, KINDS };
 static void make_path(const struct tm_azure__cloud *c, int kind, char out[300])
 {
     (void)snprintf(out, 300, "/resourceGroups/%.100s/providers/Microsoft.Network/%s/tidemill-%016" PRIx64,
-                   tm_azure__group_of(c), kinds[kind], c->base.options.run);
+                   tm_azure__group_of(c), kinds[kind], c->base.options.group);
 }
 
 static void put_id(const struct tm_azure__cloud *c, int kind, const char *key, struct tm_jsonout *json)
@@ -82,7 +83,7 @@ static int make_one(struct tm_azure__cloud *c, int kind, struct tm_error *e)
     struct tm_text body;
     struct tm_jsonout json;
     make_path(c, kind, path);
-    (void)snprintf(run, sizeof run, "%016" PRIx64, c->base.options.run);
+    (void)snprintf(run, sizeof run, "%016" PRIx64, c->base.options.group);
     tm_text_init(&body, BODY_MAX);
     tm_jsonout_init_line(&json, &body);
     tm_jsonout_object(&json, NULL);
@@ -117,6 +118,38 @@ int tm_azure__make_firewall(struct tm_azure__cloud *c, struct tm_error *e)
                                    "making a security group (fleet: {azure: {security_group: ID}} names one of yours)");
 }
 
+/* A rule of its own, so that a group that is there already gets it, too. */
+int tm_azure__make_door(struct tm_azure__cloud *c, const char *from, struct tm_error *e)
+{
+    struct tm_arm_request r = {.arm = c->arm, .method = "PUT"};
+    char path[300];
+    char port[16];
+    struct tm_text body;
+    struct tm_jsonout json;
+    make_path(c, RULES, path);
+    (void)snprintf(port, sizeof port, "%d", TM_COORDINATOR_API_PORT);
+    tm_arm_path(&r, "%s/securityRules/api?api-version=" TM_AZURE_API_NETWORK, path);
+    tm_text_init(&body, BODY_MAX);
+    tm_jsonout_init_line(&json, &body);
+    tm_jsonout_object(&json, NULL);
+    tm_jsonout_object(&json, "properties");
+    tm_jsonout_string(&json, "direction", "Inbound");
+    tm_jsonout_string(&json, "access", "Allow");
+    tm_jsonout_integer(&json, "priority", 200);
+    tm_jsonout_string(&json, "protocol", "Tcp");
+    tm_jsonout_string(&json, "sourceAddressPrefix", from);
+    tm_jsonout_string(&json, "sourcePortRange", "*");
+    tm_jsonout_string(&json, "destinationAddressPrefix", "*");
+    tm_jsonout_string(&json, "destinationPortRange", port);
+    tm_jsonout_end(&json);
+    tm_jsonout_end(&json);
+    int rc = tm_text_status(&body, e);
+    r.body = tm_text_string(&body);
+    if (rc == 0) rc = tm_azure__ask_arm(c, &r, "security rule", NULL, e);
+    tm_text_deinit(&body);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "fleet.azure.reached_from: opening port %s", port);
+}
+
 /* -TM_ENOTFOUND: it is gone. */
 static int remove_one(struct tm_azure__cloud *c, int kind, struct tm_error *e)
 {
@@ -135,7 +168,8 @@ void tm_azure__remove_firewall(void *self)
     struct tm_env *env = c->base.env;
     struct tm_error e = {.text = "Azure has not removed it yet"};
     int64_t end_ns = env->monotonic_ns(env) + REST_MS * 1000000LL;
-    int kind = c->options.security_group != NULL ? KINDS : RULES;
+    bool not_ours = c->options.security_group != NULL || c->base.options.group != c->base.options.run;
+    int kind = not_ours ? KINDS : RULES; /* the VM that this runs on may be behind it */
     while (kind < KINDS) {
         if (remove_one(c, kind, &e) == -(int)TM_ENOTFOUND) {
             kind++;

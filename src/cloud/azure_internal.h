@@ -48,14 +48,25 @@ struct tm_azure__cloud {
     int64_t power_ms; /* when power states are asked for again */
     char sha256[TM_SHA256_HEX];
     char subnet[512];
+    char public_address[64];     /* of a coordinator's VM; "": it has none */
     char ssh_key[1024];          /* of nobody: Azure wants one */
     char (*parts)[TM_VM_ID_MAX]; /* VMs of which the lists named something */
     size_t part_count, part_capacity;
 };
 
+/* ---- azure_cloud.c ---- */
+
+/* All that comes before the first VM: a cloud that tm_vm_cloud__open makes whole, or tm_azure__destroy ends. Waits. */
+int tm_azure__create(struct tm_env *env, const struct tm_azure_options *options, struct tm_azure__cloud **out,
+                     struct tm_error *e);
+void tm_azure__destroy(struct tm_azure__cloud *c);
+
 /* ---- azure_make.c: what is made ---- */
 
-/* The URL of a part of the VM of this name. */
+/* The path of a part of the VM of this name (NULL: of all), below the subscription, and the URL of it. */
+enum { TM_AZURE_PATH_MAX = 400 };
+void tm_azure__part_path(const struct tm_azure__cloud *c, enum tm_azure__stage part, const char *vm,
+                         char out[TM_AZURE_PATH_MAX]);
 void tm_azure__path_of(struct tm_azure__cloud *c, enum tm_azure__stage part, const char *vm,
                        struct tm_arm_request *out);
 /* The body that makes the address, or the interface. */
@@ -68,7 +79,16 @@ void tm_azure__make_object(struct tm_azure__cloud *c, size_t at, const char *wha
 /* Waits: the program in the container, the resource group, the network, the firewall. */
 int tm_azure__prepare(struct tm_azure__cloud *c, struct tm_error *e);
 const char *tm_azure__group_of(const struct tm_azure__cloud *c);
-/* Waits: 0, -TM_ENOTFOUND, or words. `out_state`: provisioningState; NULL: not asked for. */
+/* What was answered: `root` is the caller's. */
+struct tm_azure__said {
+    json_t *root;
+    char operation[TM_WEB_LINK_MAX]; /* "": there is none to follow */
+    int status;
+};
+/* Waits: 0, -TM_ENOTFOUND, -TM_EEXISTS (its name is taken by other words), or words. */
+int tm_azure__ask_json(struct tm_web *web, struct tm_arm_request *r, const char *what, struct tm_azure__said *out,
+                       struct tm_error *e);
+/* The same, of a cloud. `out_state`: provisioningState; NULL: not asked for. */
 int tm_azure__ask_arm(struct tm_azure__cloud *c, struct tm_arm_request *r, const char *what, char out_state[32],
                       struct tm_error *e);
 /* Waits until a resource of Microsoft.Network at this path is there and ready: as it is, or made with this body. */
@@ -79,6 +99,8 @@ int tm_azure__make_resource(struct tm_azure__cloud *c, const char *path, const c
 
 /* Waits. */
 int tm_azure__make_firewall(struct tm_azure__cloud *c, struct tm_error *e);
+/* Waits: a rule more, where a coordinator is reached from. */
+int tm_azure__make_door(struct tm_azure__cloud *c, const char *from, struct tm_error *e);
 /* In an interface: whom it lets in. */
 void tm_azure__put_rules(const struct tm_azure__cloud *c, struct tm_jsonout *json);
 /* In its configuration: that it is one of them. */

@@ -3,6 +3,7 @@
 #include "base/jsonout.h"
 #include "base/log.h"
 #include "cloud/azure_internal.h"
+#include "cloud/coordinator_internal.h"
 #include "cloud/rented.h"
 
 #include <openssl/core_names.h>
@@ -29,21 +30,29 @@ static const struct {
              [TM_AZURE_DISK] = {"Microsoft.Compute/disks", "-disk", TM_AZURE_API_DISK},
              [TM_AZURE_VM] = {"Microsoft.Compute/virtualMachines", "", TM_AZURE_API_VM}};
 
-void tm_azure__path_of(struct tm_azure__cloud *c, enum tm_azure__stage part, const char *vm, struct tm_arm_request *out)
+void tm_azure__part_path(const struct tm_azure__cloud *c, enum tm_azure__stage part, const char *vm,
+                         char out[TM_AZURE_PATH_MAX])
 {
     const char *name = vm != NULL ? vm : "";
+    (void)snprintf(out, TM_AZURE_PATH_MAX, "/resourceGroups/%.100s/providers/%s%s%.100s%s", tm_azure__group_of(c),
+                   parts[part].type, vm != NULL ? "/" : "", name, vm != NULL ? parts[part].ending : "");
+}
+
+void tm_azure__path_of(struct tm_azure__cloud *c, enum tm_azure__stage part, const char *vm, struct tm_arm_request *out)
+{
+    char path[TM_AZURE_PATH_MAX];
+    tm_azure__part_path(c, part, vm, path);
     out->arm = c->arm;
     out->body = NULL;
-    tm_arm_path(out, "/resourceGroups/%.100s/providers/%s%s%s%s?api-version=%s", tm_azure__group_of(c),
-                parts[part].type, vm != NULL ? "/" : "", name, vm != NULL ? parts[part].ending : "", parts[part].api);
+    tm_arm_path(out, "%s?api-version=%s", path, parts[part].api);
 }
 
 static void put_tags(struct tm_azure__cloud *c, size_t at, struct tm_jsonout *json)
 {
     struct tm_vm__tag tags[TM_VM_TAGS];
-    tm_vm_cloud__tags(&c->base, at, tags);
+    size_t count = tm_vm_cloud__tags(&c->base, at, tags);
     tm_jsonout_object(json, "tags");
-    for (size_t i = 0; i < TM_VM_TAGS; i++)
+    for (size_t i = 0; i < count; i++)
         tm_jsonout_string(json, tags[i].name, tags[i].value);
     tm_jsonout_end(json);
 }
@@ -149,6 +158,22 @@ static int put_url(void *self, size_t at, const char *what, const char *method, 
     return tm_azure_url(c->azure, method, request.path, seconds, out, e);
 }
 
+/* For a VM that rents others, as its identity: subscription and storage account, and where services are that are not
+ * Azure's own. No key. */
+static void put_variables(const struct tm_azure__cloud *c, struct tm_text *words)
+{
+    static const char *const names[] = {"AZURE_RESOURCE_MANAGER_ENDPOINT", "AZURE_RETAIL_PRICES_ENDPOINT", NULL};
+    char account[700];
+    (void)snprintf(account, sizeof account, "AccountName=%.90s;BlobEndpoint=%.500s", tm_azure_account(c->azure),
+                   tm_azure_endpoint(c->azure));
+    tm_vm__put_word(words, "public_address", c->public_address);
+    tm_text_puts(words, "export ");
+    tm_vm__put_word(words, "AZURE_SUBSCRIPTION_ID", tm_arm_subscription(c->arm));
+    tm_text_puts(words, "export ");
+    tm_vm__put_word(words, "AZURE_STORAGE_CONNECTION_STRING", account);
+    tm_away__put_variables(c->base.env, names, words);
+}
+
 /* The script, in base64. */
 static int put_boot(struct tm_azure__cloud *c, size_t at, struct tm_jsonout *json, struct tm_error *e)
 {
@@ -159,9 +184,11 @@ static int put_boot(struct tm_azure__cloud *c, size_t at, struct tm_jsonout *jso
     tm_vm__put_word(&words, "arm", tm_arm_endpoint(c->arm));
     tm_vm__put_word(&words, "audience", tm_arm_audience(c->arm));
     tm_vm__put_word(&words, "identity", c->options.identity != NULL ? c->options.identity : "");
+    if (c->base.coordinator != NULL) put_variables(c, &words);
     const struct tm_vm__boot boot = {
         .guest = &tm_azure__guest, .words = tm_text_string(&words), .sha256 = c->sha256, .url = put_url, .self = c};
-    int rc = tm_vm_cloud__print_boot(&c->base, at, &boot, &text, e);
+    int rc = tm_text_status(&words, e);
+    if (rc == 0) rc = tm_vm_cloud__print_boot(&c->base, at, &boot, &text, e);
     if (rc == 0 && (coded = tm_alloc(text.length / 3 * 4 + 8)) == NULL) rc = tm_error_nomem(e);
     if (rc == 0) {
         (void)EVP_EncodeBlock(coded, (const unsigned char *)text.data, (int)text.length);
@@ -338,33 +365,43 @@ static int bring(struct tm_azure__cloud *c, const char *what, const char *file, 
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "bringing the %s to the container", what);
 }
 
-int tm_azure__ask_arm(struct tm_azure__cloud *c, struct tm_arm_request *r, const char *what, char out_state[32],
-                      struct tm_error *e)
+int tm_azure__ask_json(struct tm_web *web, struct tm_arm_request *r, const char *what, struct tm_azure__said *out,
+                       struct tm_error *e)
 {
     struct tm_web_answer answer;
     struct tm_arm_refusal why = {.code = ""};
-    json_t *root = NULL;
+    *out = (struct tm_azure__said){.root = NULL};
     r->deadline_ms = ASK_MS;
     r->tries_max = TRIES;
-    int rc = tm_arm_ask(c->base.web, r, &answer, e);
+    int rc = tm_arm_ask(web, r, &answer, e);
     if (rc != 0) return tm_error_wrap(e, rc, "%s", what);
-    int status = answer.status;
+    int status = out->status = answer.status;
     const char *text = tm_text_string(&answer.body);
-    if (status >= 300) rc = tm_arm_refusal(text, answer.body.length, &why, e);
-    if (rc == 0 && status < 300 && out_state != NULL) {
-        rc = tm_json_load(what, text, answer.body.length, &root, e);
-        const char *state =
-            json_string_value(json_object_get(json_object_get(root, "properties"), "provisioningState"));
-        (void)snprintf(out_state, 32, "%.31s", state != NULL ? state : "");
-        json_decref(root);
-    }
+    (void)snprintf(out->operation, sizeof out->operation, "%s", answer.operation);
+    if (status >= 300)
+        rc = tm_arm_refusal(text, answer.body.length, &why, e);
+    else if (answer.body.length > 0)
+        rc = tm_json_load(what, text, answer.body.length, &out->root, e);
     tm_web_answer_deinit(&answer);
     if (rc != 0 || status < 300) return rc;
     if (status == 404 && strcmp(why.code, "SubscriptionNotFound") != 0)
         return tm_error_set(e, TM_ENOTFOUND, "%s: there is none: %s %s", what, why.code, why.message);
     const char *advice = tm_azure__advice(why.code);
-    return tm_error_set(e, TM_EINPUT, "%s: Azure answers %d %s: %.300s%s%s", what, status, why.code, why.message,
+    return tm_error_set(e, tm_azure__remedy_of(why.code) == TM_VM_LOOK ? TM_EEXISTS : TM_EINPUT,
+                        "%s: Azure answers %d %s: %.300s%s%s", what, status, why.code, why.message,
                         advice[0] != '\0' ? "; " : "", advice);
+}
+
+int tm_azure__ask_arm(struct tm_azure__cloud *c, struct tm_arm_request *r, const char *what, char out_state[32],
+                      struct tm_error *e)
+{
+    struct tm_azure__said said;
+    int rc = tm_azure__ask_json(c->base.web, r, what, &said, e);
+    const json_t *properties = json_object_get(said.root, "properties");
+    const char *state = json_string_value(json_object_get(properties, "provisioningState"));
+    if (rc == 0 && out_state != NULL) (void)snprintf(out_state, 32, "%.31s", state != NULL ? state : "");
+    json_decref(said.root);
+    return rc;
 }
 
 /* Of what all runs use: who made it, and for which job. */

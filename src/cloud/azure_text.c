@@ -123,6 +123,10 @@ const struct tm_vm__guest tm_azure__guest = {
         "        sleep 10\n"
         "    done\n"
         "    shutdown -P now\n",
+    .addresses =
+        "    own=$(curl -fsS -m 20 --retry 5 -H Metadata:true \"http://169.254.169.254/metadata/instance/network/"
+        "interface/0/ipv4/ipAddress/0/privateIpAddress?api-version=2021-02-01&format=text\")\n"
+        "    public=$public_address\n",
     .room = 65535};
 
 static void copy(char *out, size_t room, const char *text)

@@ -12,7 +12,8 @@ const char *tm_azure__advice(const char *code);
 /* What Azure's VMs live and cost by. */
 extern const struct tm_vm__rules tm_azure__rules;
 /* Needs the words `arm` (the Resource Manager's endpoint), `audience` (whom its tokens are for) and `identity` ("":
- * none): a VM that shut down would be billed on, so it asks the Resource Manager to delete it, as its own identity. */
+ * none): a VM that shut down would be billed on, so it asks the Resource Manager to delete it, as its own identity. Its
+ * addresses need `public_address`: the metadata service does not tell one of the Standard kind. */
 extern const struct tm_vm__guest tm_azure__guest;
 
 /* A VM that is `name`'s value of a list, or an answer. `run`: its tag, "": none. False: it is no VM. */

@@ -1,8 +1,8 @@
 /* What the cloud of Google's VMs asks of Compute Engine and Cloud Storage. */
 #include "base/jsonout.h"
 #include "base/log.h"
+#include "cloud/coordinator_internal.h"
 #include "cloud/gcp_internal.h"
-#include "cloud/vm_user_data.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,6 +36,9 @@ static const struct tm_vm__guest guest = {
         "    [ -n \"$token\" ] && curl -fsS -m 30 -o /dev/null -X DELETE -H \"Authorization: Bearer $token\" \\\n"
         "        \"$instances/zones/${zone##*/}/instances/$name\"\n"
         "    shutdown -P now\n",
+    .addresses =
+        "    own=$(curl -fsS -m 5 --retry 5 -H \"$flavor\" $metadata/network-interfaces/0/ip)\n"
+        "    public=$(curl -fsS -m 5 -H \"$flavor\" $metadata/network-interfaces/0/access-configs/0/external-ip)\n",
     .room = 16384};
 
 static struct tm_gcp_request make_request(struct tm_gcp__cloud *c, const char *method, const char *path)
@@ -109,6 +112,8 @@ static int put_url(void *self, size_t at, const char *what, const char *method, 
     char key[KEY_MAX];
     object_path(c, at, what, true, key, sizeof key);
     const struct tm_gcp_object object = {method, c->options.common.bucket, key};
+    if (c->shared.coordinator != NULL) /* which may wait */
+        return tm_gcp_ask_url(c->gcp, &object, c->options.service_account, seconds, out, e);
     return tm_gcp_url(c->gcp, &object, c->options.service_account, seconds, out, e);
 }
 
@@ -133,14 +138,16 @@ static void put_scheduling(struct tm_gcp__cloud *c, bool spot, struct tm_jsonout
 static void put_labels(struct tm_gcp__cloud *c, size_t at, struct tm_jsonout *json)
 {
     struct tm_vm__tag tags[TM_VM_TAGS];
-    tm_vm_cloud__tags(&c->shared, at, tags);
+    size_t count = tm_vm_cloud__tags(&c->shared, at, tags);
     tm_jsonout_object(json, "labels");
-    for (size_t i = 0; i < TM_VM_TAGS; i++) {
+    for (size_t i = 0; i < count; i++) {
         char name[TM_GCP_LABEL_MAX];
         char value[TM_GCP_LABEL_MAX];
         if (strncmp(tags[i].name, "tidemill", 8) != 0) continue;
         tm_gcp__label(tags[i].name, name);
         tm_gcp__label(tags[i].value, value);
+        if (strcmp(tags[i].name, TM_VM_TAG_COORDINATOR) == 0) /* a place is no label */
+            (void)snprintf(value, sizeof value, "%016" PRIx64, c->shared.options.group);
         tm_jsonout_string(json, name, value);
     }
     tm_jsonout_end(json);
@@ -215,33 +222,47 @@ static void put_machine(struct tm_gcp__slot *s, const char *type, struct tm_json
     tm_jsonout_end(json);
 }
 
+/* By which rules know it. */
+static void put_tags(const struct tm_gcp__cloud *c, struct tm_jsonout *json)
+{
+    char rule[40];
+    char api[48];
+    tm_gcp__rule_name(c->shared.options.group, rule);
+    (void)snprintf(api, sizeof api, "%s" TM_GCP_RULE_API, rule);
+    tm_jsonout_object(json, "tags");
+    tm_jsonout_list(json, "items");
+    tm_jsonout_string(json, NULL, rule);
+    if (c->shared.coordinator != NULL) tm_jsonout_string(json, NULL, api);
+    tm_jsonout_end(json);
+    tm_jsonout_end(json);
+}
+
 static void print_body(struct tm_gcp__cloud *c, size_t slot)
 {
     struct tm_gcp__slot *s = &c->slots[slot];
     size_t at = c->shared.slots[slot].call.at;
     const struct tm_cloud_pool *pool = &c->shared.pools[c->shared.vms.instances[at].pool];
+    const struct tm_away_vm *coordinator = c->shared.coordinator;
     struct tm_jsonout json;
-    char rule[40];
     tm_text_clear(&s->body);
     tm_jsonout_init_line(&json, &s->body);
     tm_jsonout_object(&json, NULL);
     tm_jsonout_string(&json, "name", c->shared.vms.vms[at].token);
-    tm_jsonout_string(&json, "description", "an instance of a Tidemill job");
+    tm_jsonout_string(&json, "description",
+                      coordinator != NULL ? "the coordinator of a Tidemill job" : "an instance of a Tidemill job");
     put_machine(s, pool->type, &json);
     put_labels(c, at, &json);
     put_scheduling(c, pool->kind == TM_INSTANCE_SPOT, &json);
     put_disk(c, at, &json);
     put_network(c, &json);
-    tm_gcp__rule_name(c->options.common.run, rule);
-    tm_jsonout_object(&json, "tags");
-    tm_jsonout_list(&json, "items");
-    tm_jsonout_string(&json, NULL, rule);
-    tm_jsonout_end(&json);
-    tm_jsonout_end(&json);
+    put_tags(c, &json);
     tm_jsonout_object(&json, "metadata");
     tm_jsonout_list(&json, "items");
     put_item(&json, "startup-script", tm_text_string(&s->script));
-    put_item(&json, "install-nvidia-driver", "True");
+    if (coordinator != NULL)
+        put_item(&json, TM_GCP_LABEL_COORDINATOR, coordinator->place);
+    else
+        put_item(&json, "install-nvidia-driver", "True");
     tm_jsonout_end(&json);
     tm_jsonout_end(&json);
     if (c->options.service_account != NULL) {
@@ -257,6 +278,25 @@ static void print_body(struct tm_gcp__cloud *c, size_t slot)
     tm_jsonout_end(&json);
 }
 
+/* For a VM that rents others: project and region, and where services are that are not Google's own. */
+static void put_variables(const struct tm_gcp__cloud *c, struct tm_text *words)
+{
+    static const char *const names[] = {"CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE",
+                                        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE",
+                                        "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAMCREDENTIALS",
+                                        "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER",
+                                        "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING",
+                                        "STORAGE_EMULATOR_HOST",
+                                        NULL};
+    char region[64];
+    tm_gcp__region(c->region, region);
+    tm_text_puts(words, "export ");
+    tm_vm__put_word(words, "GOOGLE_CLOUD_PROJECT", c->project);
+    tm_text_puts(words, "export ");
+    tm_vm__put_word(words, "CLOUDSDK_COMPUTE_REGION", region);
+    tm_away__put_variables(c->shared.env, names, words);
+}
+
 static int print_script(struct tm_gcp__cloud *c, size_t slot, struct tm_error *e)
 {
     struct tm_text words;
@@ -268,6 +308,7 @@ static int print_script(struct tm_gcp__cloud *c, size_t slot, struct tm_error *e
     tm_vm__put_word(&words, "instances", place);
     tm_vm__put_word(&words, "metadata", "http://169.254.169.254/computeMetadata/v1/instance");
     tm_vm__put_word(&words, "flavor", "Metadata-Flavor: Google");
+    if (c->shared.coordinator != NULL) put_variables(c, &words);
     whole.words = tm_text_string(&words);
     int rc = tm_text_status(&words, e);
     if (rc == 0)

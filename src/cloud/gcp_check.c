@@ -38,6 +38,8 @@ static const char *const permissions[] = {"compute.instances.create",
 enum { PERMISSIONS = sizeof permissions / sizeof *permissions };
 
 static const char policy[] =
+    "# run --detach: fleet.gcp.coordinator_account needs this role, too, with Storage Object User on the bucket and\n"
+    "# Service Account Token Creator on itself; you need Service Account User on it.\n"
     "title: Tidemill\n"
     "description: What `tidemill run --cloud gcp` needs; beside it the role Storage Object User on the bucket\n"
     "stage: GA\n"

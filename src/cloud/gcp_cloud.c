@@ -312,8 +312,8 @@ static void find_region(struct tm_gcp__cloud *c)
     (void)snprintf(c->region, sizeof c->region, "%.63s", place != NULL ? place : "");
 }
 
-int tm_gcp_cloud_create(struct tm_env *env, const struct tm_gcp_options *options, struct tm_cloud **out,
-                        struct tm_error *e)
+int tm_gcp__create(struct tm_env *env, const struct tm_gcp_options *options, struct tm_gcp__cloud **out,
+                   struct tm_error *e)
 {
     struct tm_gcp__cloud *c = tm_calloc(1, sizeof *c);
     if (c == NULL) return tm_error_nomem(e);
@@ -336,14 +336,31 @@ int tm_gcp_cloud_create(struct tm_env *env, const struct tm_gcp_options *options
     find_region(c);
     if (rc == 0) rc = tm_gcp_create(env, &c->gcp, e);
     if (rc == 0) rc = tm_gcp__prepare(c, e);
-    if (rc == 0) rc = tm_vm_cloud__open(&c->shared, e);
-    if (rc != 0) {
-        tm_vm_cloud__deinit(&c->shared);
-        gcp_destroy(c);
-        return rc;
-    }
-    *out = &c->shared.cloud;
-    return 0;
+    if (rc == 0)
+        *out = c;
+    else
+        tm_gcp__destroy(c);
+    return rc;
+}
+
+void tm_gcp__destroy(struct tm_gcp__cloud *c)
+{
+    tm_vm_cloud__deinit(&c->shared);
+    gcp_destroy(c);
+}
+
+int tm_gcp_cloud_create(struct tm_env *env, const struct tm_gcp_options *options, struct tm_cloud **out,
+                        struct tm_error *e)
+{
+    struct tm_gcp__cloud *c = NULL;
+    int rc = tm_gcp__create(env, options, &c, e);
+    if (rc != 0) return rc;
+    rc = tm_vm_cloud__open(&c->shared, e);
+    if (rc == 0)
+        *out = &c->shared.cloud;
+    else
+        tm_gcp__destroy(c);
+    return rc;
 }
 
 int tm_gcp_cloud_origin(struct tm_env *env, const char *region, char out[TM_VM_ORIGIN_MAX], struct tm_error *e)

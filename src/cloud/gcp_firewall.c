@@ -3,6 +3,7 @@
  * They are named after the run, so that they are found again, and say the job's name. */
 #include "base/jsonout.h"
 #include "base/log.h"
+#include "cloud/coordinator.h"
 #include "cloud/gcp_internal.h"
 
 #include <inttypes.h>
@@ -12,21 +13,32 @@
 enum { ASK_MS = 30000, TRIES = 4, BODY_MAX = 4096, BEFORE_GOOGLES = 65000 };
 
 /* What lets members in is made first, and goes last. */
-static const char *const endings[] = {"", TM_GCP_RULE_REST};
+static const char *const endings[] = {"", TM_GCP_RULE_REST, TM_GCP_RULE_API};
 
-enum { ALLOW, DENY, RULES };
+enum { ALLOW, DENY, API, RULES };
 
 void tm_gcp__rule_name(uint64_t run, char out[40])
 {
     (void)snprintf(out, 40, "tidemill-%016" PRIx64, run);
 }
 
-static void put_tags(const struct tm_gcp__cloud *c, const char *key, struct tm_jsonout *json)
+static void put_list(const char *key, const char *text, struct tm_jsonout *json)
 {
-    char tag[40];
-    tm_gcp__rule_name(c->options.common.run, tag);
     tm_jsonout_list(json, key);
-    tm_jsonout_string(json, NULL, tag);
+    tm_jsonout_string(json, NULL, text);
+    tm_jsonout_end(json);
+}
+
+/* What it is about. */
+static void put_traffic(int kind, struct tm_jsonout *json)
+{
+    char port[16];
+    (void)snprintf(port, sizeof port, "%d", TM_COORDINATOR_API_PORT);
+    tm_jsonout_list(json, kind == DENY ? "denied" : "allowed");
+    tm_jsonout_object(json, NULL);
+    tm_jsonout_string(json, "IPProtocol", kind == API ? "tcp" : "all");
+    if (kind == API) put_list("ports", port, json);
+    tm_jsonout_end(json);
     tm_jsonout_end(json);
 }
 
@@ -35,6 +47,7 @@ static int print_rule(const struct tm_gcp__cloud *c, int kind, const char *name,
 {
     char network[200];
     char about[200];
+    char run[40];
     struct tm_jsonout json;
     (void)snprintf(network, sizeof network, "projects/%s/global/networks/%.100s", c->project,
                    c->options.network != NULL ? c->options.network : "default");
@@ -46,19 +59,13 @@ static int print_rule(const struct tm_gcp__cloud *c, int kind, const char *name,
     tm_jsonout_string(&json, "network", network);
     tm_jsonout_string(&json, "direction", "INGRESS");
     if (kind == DENY) tm_jsonout_integer(&json, "priority", BEFORE_GOOGLES);
-    tm_jsonout_list(&json, kind == DENY ? "denied" : "allowed");
-    tm_jsonout_object(&json, NULL);
-    tm_jsonout_string(&json, "IPProtocol", "all");
-    tm_jsonout_end(&json);
-    tm_jsonout_end(&json);
-    if (kind == DENY) {
-        tm_jsonout_list(&json, "sourceRanges");
-        tm_jsonout_string(&json, NULL, "0.0.0.0/0");
-        tm_jsonout_end(&json);
-    } else {
-        put_tags(c, "sourceTags", &json);
-    }
-    put_tags(c, "targetTags", &json);
+    put_traffic(kind, &json);
+    tm_gcp__rule_name(c->shared.options.group, run);
+    if (kind == ALLOW)
+        put_list("sourceTags", run, &json);
+    else
+        put_list("sourceRanges", kind == DENY ? "0.0.0.0/0" : c->shared.coordinator->reached_from, &json);
+    put_list("targetTags", kind == API ? name : run, &json);
     tm_jsonout_end(&json);
     return tm_text_status(out, e);
 }
@@ -95,7 +102,7 @@ static int make_one(struct tm_gcp__cloud *c, int kind, bool *out_was, struct tm_
     char run[40];
     char name[48];
     char path[200];
-    tm_gcp__rule_name(c->options.common.run, run);
+    tm_gcp__rule_name(c->shared.options.group, run);
     (void)snprintf(name, sizeof name, "%s%s", run, endings[kind]);
     (void)snprintf(path, sizeof path, "/projects/%s/global/firewalls", c->project);
     tm_text_init(&body, BODY_MAX);
@@ -110,7 +117,7 @@ int tm_gcp__make_rules(struct tm_gcp__cloud *c, struct tm_error *e)
     struct tm_error own = {.text = ""};
     bool all_new = true;
     int rc = 0;
-    for (int kind = ALLOW; rc == 0 && kind < RULES; kind++) {
+    for (int kind = ALLOW; rc == 0 && kind <= DENY; kind++) {
         bool was = false;
         rc = make_one(c, kind, &was, &own);
         if (rc == 0) c->ruled = true;
@@ -133,13 +140,19 @@ int tm_gcp__make_rules(struct tm_gcp__cloud *c, struct tm_error *e)
                         own.text);
 }
 
+int tm_gcp__make_door(struct tm_gcp__cloud *c, struct tm_error *e)
+{
+    int rc = make_one(c, API, NULL, e);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "fleet.gcp.reached_from: opening port %d", TM_COORDINATOR_API_PORT);
+}
+
 void tm_gcp__remove_rules(struct tm_gcp__cloud *c)
 {
     struct tm_error e = {.text = ""};
     char run[40];
     char path[200];
     if (!c->ruled) return;
-    tm_gcp__rule_name(c->options.common.run, run);
+    tm_gcp__rule_name(c->shared.options.group, run);
     for (int kind = RULES - 1; kind >= ALLOW; kind--) {
         (void)snprintf(path, sizeof path, "/projects/%.90s/global/firewalls/%s%s", c->project, run, endings[kind]);
         if (ask(c, "DELETE", path, NULL, 404, NULL, &e) != 0)

@@ -35,6 +35,13 @@ struct tm_gcp__cloud {
     struct tm_gcp__slot *slots; /* TM_VM_CALLS_MAX; owned */
 };
 
+/* ---- gcp_cloud.c ---- */
+
+/* All that comes before the first VM: a cloud that tm_vm_cloud__open makes whole, or tm_gcp__destroy ends. Waits. */
+int tm_gcp__create(struct tm_env *env, const struct tm_gcp_options *options, struct tm_gcp__cloud **out,
+                   struct tm_error *e);
+void tm_gcp__destroy(struct tm_gcp__cloud *c);
+
 /* ---- gcp_calls.c: what is asked ---- */
 
 /* Fills the slot's request. */
@@ -57,6 +64,8 @@ int tm_gcp__prepare(struct tm_gcp__cloud *c, struct tm_error *e);
 /* Waits. An error where they cannot be made, since then others reach the VMs; in a network that the user named a
  * warning: that has a firewall of the user's. */
 int tm_gcp__make_rules(struct tm_gcp__cloud *c, struct tm_error *e);
+/* Waits: where a coordinator is reached from. */
+int tm_gcp__make_door(struct tm_gcp__cloud *c, struct tm_error *e);
 /* Waits. */
 void tm_gcp__remove_rules(struct tm_gcp__cloud *c);
 

@@ -9,10 +9,15 @@
 #define TM_GCP_LABEL_JOB  "tidemill-job"
 #define TM_GCP_LABEL_RUN  "tidemill-run"
 #define TM_GCP_LABEL_POOL "tidemill-pool"
+/* Of a coordinator's VM: the number of the place of its books, which itself stands in its metadata, under the same
+ * name. */
+#define TM_GCP_LABEL_COORDINATOR "tidemill-coordinator"
 /* Of a firewall rule, which has no labels: the job's name follows. */
 #define TM_GCP_RULE_ABOUT "Tidemill: VMs of one job reach each other; job "
 /* How the name of the second ends, which keeps all others out. */
 #define TM_GCP_RULE_REST "-rest"
+/* And that of the one which lets people reach a coordinator: the name is the tag of its VM, too. */
+#define TM_GCP_RULE_API "-api"
 
 enum { TM_GCP_LABEL_MAX = 64, TM_GCP_NAME_MAX = 128 };
 

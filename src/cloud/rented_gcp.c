@@ -299,9 +299,8 @@ enum { RULE_BYTES = 40 };
 /* Does a VM of the rule's run still live? Its tag is the name of the run's first rule. */
 static bool is_used(const json_t *vms, const char *rule)
 {
-    size_t length = strlen(rule);
-    size_t rest = strlen(TM_GCP_RULE_REST);
-    if (length > rest && strcmp(rule + length - rest, TM_GCP_RULE_REST) == 0) length -= rest;
+    static const char stem[] = "tidemill-";
+    size_t length = sizeof stem - 1 + strcspn(rule + sizeof stem - 1, "-");
     json_t *zones = json_object_get(vms, "items");
     const char *zone = NULL;
     json_t *part = NULL;

@@ -481,6 +481,7 @@ int tm_vm_cloud__init(struct tm_vm_cloud *c, struct tm_env *env, const struct tm
     c->env = env;
     c->driver = *driver;
     c->options = *options;
+    if (c->options.group == 0) c->options.group = c->options.run;
     c->start_ns = env->monotonic_ns(env);
     tm_vms__init(&c->vms, driver->rules);
     c->vms.rates = tm_vms__rates(driver->folder);

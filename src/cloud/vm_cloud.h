@@ -19,6 +19,7 @@ struct tm_vm_options {
     const char *job; /* its name */
     const char *owner;
     uint64_t run;       /* tells this run from all others; the same after a restart */
+    uint64_t group;     /* names its firewall: that of the VM that this runs on; 0: one of the run's own */
     const char *bucket; /* where VMs find the program, and what they leave */
     const char *prefix; /* "" or "a/b", of all objects */
     const char *program;
@@ -68,7 +69,8 @@ struct tm_vm__slot {
 };
 
 struct tm_vm_cloud {
-    struct tm_cloud cloud; /* first */
+    struct tm_cloud cloud;                /* first */
+    const struct tm_away_vm *coordinator; /* it is of that one's VM alone (coordinator.h); NULL: of workers */
     struct tm_env *env;
     struct tm_vm__driver driver;
     struct tm_vm_options options;

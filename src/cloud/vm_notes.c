@@ -116,6 +116,7 @@ int tm_vm_cloud__write_note(struct tm_vm_cloud *c, size_t at, const char *words,
     struct tm_text text;
     char path[TM_VM_PATH_MAX];
     struct tm_vm *vm = &c->vms.vms[at];
+    if (c->coordinator != NULL) return 0; /* who rents it has written its token down */
     tm_text_init(&text, NOTE_MAX);
     tm_text_printf(&text, "tidemill-vm 1 %d %s\n%s", c->vms.instances[at].pool, vm->id[0] != '\0' ? vm->id : "-",
                    words != NULL ? words : "");

@@ -18,6 +18,7 @@ struct tm_vm__guest {
     const char *put_header; /* of a request that puts an object: "-H NAME:VALUE", or "" */
     const char *noticed;    /* commands: is this VM about to be taken back? */
     const char *power_off;  /* commands, the last in its life: it is not billed any more */
+    const char *addresses;  /* commands: its own address, as `own`, and one that others know, as `public` */
     size_t room;            /* of bytes the cloud takes */
 };
 
@@ -65,17 +66,18 @@ struct tm_vm__boot {
                struct tm_error *e);
     void *self;
 };
-/* The script of one VM, with a new ticket. */
+/* The script of one VM: a worker's, with a new ticket, or a coordinator's. */
 int tm_vm_cloud__print_boot(struct tm_vm_cloud *c, size_t at, const struct tm_vm__boot *boot, struct tm_text *out,
                             struct tm_error *e);
 
-enum { TM_VM_TAGS = 7, TM_VM_TAGS_OF_RUN = 5 };
+enum { TM_VM_TAGS = 7 };
 struct tm_vm__tag {
     const char *name;
     char value[256];
 };
-/* Job, owner, time limit, run, a name for people; then pool and token. at == SIZE_MAX: those of what is made for the
- * whole run, the first TM_VM_TAGS_OF_RUN. */
-void tm_vm_cloud__tags(const struct tm_vm_cloud *c, size_t at, struct tm_vm__tag out[TM_VM_TAGS]);
+/* Job, owner, time limit, a name for people; then run, pool and token. at == SIZE_MAX: those of what is made for the
+ * firewall, whose run is its name. Of a coordinator's VM: no run, of which it is not an instance, but the place of the
+ * books. Gives how many. */
+size_t tm_vm_cloud__tags(const struct tm_vm_cloud *c, size_t at, struct tm_vm__tag out[TM_VM_TAGS]);
 
 #endif

@@ -20,6 +20,8 @@
 #define TM_VM_TAG_POOL  "tidemill:pool"
 #define TM_VM_TAG_OWNER "tidemill:owner"
 #define TM_VM_TAG_UNTIL "tidemill:until"
+/* Of the VM of a coordinator alone (coordinator.h): the place of its books. */
+#define TM_VM_TAG_COORDINATOR "tidemill:coordinator"
 
 enum { TM_VM_TOKEN_MAX = 65, TM_VM_ID_MAX = 65, TM_VM_PRICES_EVERY_MS = 5 * 60000 };
 

@@ -22,10 +22,8 @@ enum { NAMES_MAX = 1 << 20, TOKEN_BYTES = 64, LISTED_S = 60 };
 #define DATA    "run/data-"
 #define FOLDER  "run/folder-" /* of the job's command */
 #define WHERE   "run/where"
+#define CLAIM   "job" /* of whoever runs it (copy_bucket.c) */
 #define SHIPPED "kjv-new-testament"
-#define USUAL   "t3.small"
-
-static const double USUAL_USD_H = 0.0208; /* in the United States, 2026-08 */
 
 bool tm_detach_is_place(const char *text)
 {
@@ -55,15 +53,17 @@ static bool is_below(const char *path)
 int tm_detach_check(const struct tm_run_settings *settings, const char *place, struct tm_error *e)
 {
     const struct tm_job *job = &settings->job;
-    if (strcmp(tm_job_cloud_names[job->cloud], "aws") != 0)
-        return tm_error_set(e, TM_EUSAGE, "--detach rents a VM for the coordinator with cloud aws, not with cloud %s",
-                            tm_job_cloud_names[job->cloud]);
-    if (job->fleet.aws.coordinator_profile == NULL)
-        return tm_error_set(
-            e, TM_EINPUT,
-            "%s: fleet.aws.coordinator_profile: --detach needs an instance profile whose role may rent VMs "
-            "and use the bucket; `tidemill cloud check aws --emit policy` prints what it must be allowed",
-            place);
+    const char *cloud = tm_job_cloud_names[job->cloud];
+    const struct tm_provider_coordinator *rents = tm_provider_of(job)->coordinator;
+    if (rents == NULL)
+        return tm_error_set(e, TM_EUSAGE,
+                            "--detach rents a VM for the coordinator with cloud aws, gcp and azure, not with cloud %s",
+                            cloud);
+    if (rents->said(&job->fleet)->account == NULL)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: fleet.%s.%s: --detach needs %s may rent VMs and use the bucket; `tidemill cloud check "
+                            "%s --emit policy` prints what it must be allowed",
+                            place, cloud, rents->key, rents->about, cloud);
     if (has_data(job) && !is_below(job->data))
         return tm_error_set(e, TM_EINPUT,
                             "%s: data: %s: with --detach data lies beside the job file, or in a bucket: data: s3://...",
@@ -78,9 +78,59 @@ int tm_detach_check(const struct tm_run_settings *settings, const char *place, s
 
 double tm_detach_usd_h(const struct tm_run_settings *settings)
 {
-    const struct tm_job_aws *aws = &settings->job.fleet.aws;
-    if (aws->coordinator_usd_h_millionths >= 0) return (double)aws->coordinator_usd_h_millionths / 1e6;
-    return aws->coordinator == NULL || strcmp(aws->coordinator, USUAL) == 0 ? USUAL_USD_H : 0;
+    const struct tm_provider_coordinator *rents = tm_provider_of(&settings->job)->coordinator;
+    const struct tm_job_coordinator_vm *said = rents->said(&settings->job.fleet);
+    if (said->usd_h_millionths >= 0) return (double)said->usd_h_millionths / 1e6;
+    return said->type == NULL || strcmp(said->type, rents->type) == 0 ? rents->usd_h : 0;
+}
+
+/* ---- who has its VM ---- */
+
+/* NULL: nobody rents one for a run whose books are there. */
+static const struct tm_provider_coordinator *who_rents(const char *place)
+{
+    const struct tm_provider *provider = NULL;
+    for (size_t i = 0; (provider = tm_provider__at(i)) != NULL; i++) {
+        size_t length = provider->coordinator != NULL ? strlen(provider->coordinator->scheme) : 0;
+        if (length > 0 && strncmp(place, provider->coordinator->scheme, length) == 0 &&
+            strncmp(place + length, "://", 3) == 0)
+            return provider->coordinator;
+    }
+    return NULL;
+}
+
+static int find(struct tm_env *env, const char *place, char out_id[TM_VM_ID_MAX], struct tm_error *e)
+{
+    const struct tm_away_search search = {.place = place};
+    const struct tm_provider_coordinator *rents = who_rents(place);
+    struct tm_away_found found = {.id = ""};
+    if (rents == NULL) return tm_error_set(e, TM_ENOTFOUND, "%s: no cloud rents a VM for it", place);
+    int rc = rents->find(env, &search, &found, e);
+    if (rc == 0) memcpy(out_id, found.id, sizeof found.id);
+    return rc;
+}
+
+int tm_detach_find(struct tm_env *env, const char *cloud, const char *job, char *out, size_t room, struct tm_error *e)
+{
+    const struct tm_away_search search = {.job = job};
+    struct tm_away_found found = {.id = ""};
+    const struct tm_provider *provider = NULL;
+    size_t at = 0;
+    while ((provider = tm_provider__at(at)) != NULL && strcmp(provider->name, cloud) != 0)
+        at++;
+    if (provider == NULL || provider->coordinator == NULL)
+        return tm_error_set(e, TM_ENOTFOUND, "cloud %s has no coordinators", cloud);
+    int rc = provider->coordinator->find(env, &search, &found, e);
+    if (rc == 0) (void)snprintf(out, room, "%s", found.place);
+    return rc;
+}
+
+bool tm_detach_is_rented(struct tm_env *env, const char *dir)
+{
+    char place[TM_COPY_PLACE_MAX];
+    char id[TM_VM_ID_MAX];
+    if (tm_run_away_place(env, dir, place, NULL) != 0) return false;
+    return who_rents(place) == NULL || find(env, place, id, NULL) == 0;
 }
 
 /* ---- what is brought ---- */
@@ -229,12 +279,14 @@ static void forget(struct tm_env *env, const char *dir)
     }
 }
 
-/* Nothing that lasts is thrown away unasked. */
+/* Nothing that lasts is thrown away unasked. Books that nobody has claimed were brought by a call like this one, which
+ * was killed, and no VM has them: they are brought again. */
 static int check_place(struct tm_objects *o, const char *place, struct tm_error *e)
 {
     char head[TM_BUNDLE_HEAD];
     uint64_t total = 0;
     int rc = o->download(o->self, BOOKS, head, sizeof head, &total, e);
+    if (rc == 0) rc = o->download(o->self, CLAIM, head, 1, &total, e);
     if (rc == -(int)TM_ENOTFOUND) return 0;
     if (rc != 0) return rc;
     return tm_error_set(e, TM_EEXISTS,
@@ -271,23 +323,23 @@ static int find_token(struct tm_env *env, const char *dir, char out[TOKEN_BYTES]
     return tm_state_write(env, dir, TM_STATE_AWAY_CALL, out, e);
 }
 
-/* The token was used: its VM is there, or was, though AWS may need a while to list it. */
-static int find_rented(struct tm_env *env, const char *place, char out_id[TM_AWS_COORDINATOR_ID_MAX],
-                       struct tm_error *e)
+/* The token was used: its VM is there, or was, though the cloud may need a while to list it. */
+static int find_rented(struct tm_env *env, const char *place, char out_id[TM_VM_ID_MAX], struct tm_error *e)
 {
     int rc = -(int)TM_ENOTFOUND;
     for (int i = 0; rc == -(int)TM_ENOTFOUND && i < LISTED_S; i++) {
         if (i > 0) env->sleep_ms(env, 1000);
-        rc = tm_aws_coordinator_find(env, NULL, place, out_id, e);
+        rc = find(env, place, out_id, e);
     }
     return rc;
 }
 
 static int rent(struct tm_env *env, const struct tm_detach_request *request, const char *place,
-                char out_id[TM_AWS_COORDINATOR_ID_MAX], struct tm_error *e)
+                char out_id[TM_VM_ID_MAX], struct tm_error *e)
 {
     const struct tm_job *job = &request->settings->job;
-    const struct tm_job_aws *aws = &job->fleet.aws;
+    const struct tm_provider_coordinator *rents = tm_provider_of(job)->coordinator;
+    const struct tm_job_coordinator_vm *said = rents->said(&job->fleet);
     char owner[TM_PROVIDER_OWNER_MAX];
     char bucket[TM_BUCKET_MAX];
     char prefix[TM_PREFIX_MAX];
@@ -299,24 +351,19 @@ static int rent(struct tm_env *env, const struct tm_detach_request *request, con
     if (rc == 0) rc = find_token(env, request->dir, token, e);
     if (rc != 0) return rc;
     tm_provider_vms_owner(env, owner);
-    const struct tm_aws_coordinator o = {.image = aws->image,
-                                         .subnet = aws->subnet,
-                                         .security_group = aws->security_group,
-                                         .reached_from = aws->reached_from,
-                                         .usd_h = tm_detach_usd_h(request->settings),
-                                         .profile = aws->coordinator_profile,
-                                         .type = aws->coordinator != NULL ? aws->coordinator : USUAL,
-                                         .life_ms = aws->life_ms,
-                                         .job = job->name,
-                                         .owner = owner,
-                                         .place = place,
-                                         .bucket = bucket,
-                                         .prefix = prefix,
-                                         .program = request->program,
-                                         .wheel = wheel,
-                                         .token = token,
-                                         .options = request->options};
-    rc = tm_aws_coordinator_rent(env, &o, out_id, e);
+    struct tm_away_vm o = {.type = said->type != NULL ? said->type : rents->type,
+                           .usd_h = tm_detach_usd_h(request->settings),
+                           .reached_from = said->reached_from,
+                           .job = job->name,
+                           .owner = owner,
+                           .place = place,
+                           .bucket = bucket,
+                           .prefix = prefix,
+                           .program = request->program,
+                           .wheel = wheel,
+                           .token = token,
+                           .options = request->options};
+    rc = rents->rent(env, request->settings, &o, out_id, e);
     if (rc == -(int)TM_EEXISTS) rc = find_rented(env, place, out_id, e);
     if (rc == 0 || rc == -(int)TM_EINPUT || rc == -(int)TM_ENOTFOUND) { /* answered: the next is another call */
         char path[TM_STATE_PATH_MAX];
@@ -326,11 +373,11 @@ static int rent(struct tm_env *env, const struct tm_detach_request *request, con
     return rc;
 }
 
-int tm_detach(struct tm_env *env, const struct tm_detach_request *request, char out_id[TM_AWS_COORDINATOR_ID_MAX],
+int tm_detach(struct tm_env *env, const struct tm_detach_request *request, char out_id[TM_VM_ID_MAX],
               struct tm_error *e)
 {
     const char *place = request->settings->job.copies;
-    int rc = tm_aws_coordinator_find(env, NULL, place, out_id, e);
+    int rc = find(env, place, out_id, e);
     if (rc == 0 && !request->again) {
         rc = tm_run_away_write(env, request->dir, place, e);
         return rc == 0 && !request->resumed
@@ -345,13 +392,6 @@ int tm_detach(struct tm_env *env, const struct tm_detach_request *request, char 
     if (rc == 0 && !request->resumed) forget(env, request->dir);
     if (rc == 0) rc = tm_run_away_write(env, request->dir, place, e);
     return rc == 0 ? rent(env, request, place, out_id, e) : rc;
-}
-
-bool tm_detach_is_rented(struct tm_env *env, const char *dir)
-{
-    char place[TM_COPY_PLACE_MAX];
-    char id[TM_AWS_COORDINATOR_ID_MAX];
-    return tm_run_away_place(env, dir, place, NULL) == 0 && tm_aws_coordinator_find(env, NULL, place, id, NULL) == 0;
 }
 
 /* ---- on the VM ---- */

@@ -4,7 +4,7 @@
 #define TM_JOB_DETACH_H
 
 #include "base/arena.h"
-#include "cloud/aws_coordinator.h"
+#include "cloud/coordinator.h"
 #include "run/run_settings.h"
 
 /* All is borrowed. */
@@ -25,9 +25,12 @@ int tm_detach_check(const struct tm_run_settings *settings, const char *place, s
 double tm_detach_usd_h(const struct tm_run_settings *settings);
 /* Brings the job and its data to the bucket, unless it is resumed, and rents the VM, unless one has the run. It is
  * found again whatever happens on the way: done again, it rents no second one. */
-int tm_detach(struct tm_env *env, const struct tm_detach_request *request, char out_id[TM_AWS_COORDINATOR_ID_MAX],
+int tm_detach(struct tm_env *env, const struct tm_detach_request *request, char out_id[TM_VM_ID_MAX],
               struct tm_error *e);
-/* Does the VM of the run in the state folder live? */
+/* Where the books of the job of this name are, by the VM of this cloud ("aws") that has them. -TM_ENOTFOUND: none has.
+ */
+int tm_detach_find(struct tm_env *env, const char *cloud, const char *job, char *out, size_t room, struct tm_error *e);
+/* Does the VM of the run in the state folder live? Also true where nobody could know: its place is no cloud's. */
 bool tm_detach_is_rented(struct tm_env *env, const char *dir);
 
 /* Does it name the place of a run's books, and not a file? */

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "cloud/aws_coordinator.h"
+#include "cloud/coordinator.h"
 #include "job/bucket_result.h"
 #include "job/job_engine.h"
 #include "job/job_pools.h"

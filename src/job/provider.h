@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "cloud/cloud.h"
+#include "cloud/coordinator.h"
 #include "run/cloud_driver.h"
 #include "run/office.h"
 #include "run/run_settings.h"
@@ -38,6 +39,19 @@ struct tm_provider_request {
     struct tm_arena *arena;   /* for texts that the cloud borrows */
 };
 
+/* How it rents a VM for a coordinator (cloud/coordinator.h), for run --detach. */
+struct tm_provider_coordinator {
+    const char *scheme; /* of the places of its runs: "s3" */
+    const char *type;   /* instance type, where the job says none ... */
+    double usd_h;       /* ... and what it costs */
+    const char *key;    /* of the job's fleet: as whom it acts */
+    const char *about;  /* which is "an instance profile whose role" may rent VMs */
+    const struct tm_job_coordinator_vm *(*said)(const struct tm_job_fleet *fleet);
+    int (*rent)(struct tm_env *env, const struct tm_run_settings *settings, struct tm_away_vm *o,
+                char out_id[TM_VM_ID_MAX], struct tm_error *e);
+    int (*find)(struct tm_env *env, const struct tm_away_search *search, struct tm_away_found *out, struct tm_error *e);
+};
+
 struct tm_provider {
     const char *name;
     const char *about; /* what it is, for help and tables: "instances are processes on this machine" */
@@ -64,6 +78,7 @@ struct tm_provider {
     /* Where its instances reach this machine, unless --listen or --advertise says. NULL for one that joins: it listens
      * on every address, and its tickets say by which one a machine comes. */
     void (*host)(const struct tm_cloud *cloud, char out[TM_ADDRESS_MAX]);
+    const struct tm_provider_coordinator *coordinator; /* NULL: it rents none */
 };
 
 /* Of the job. */

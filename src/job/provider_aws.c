@@ -1,6 +1,5 @@
 /* AWS as a provider: VMs of EC2 that join by tickets (cloud/aws_cloud.h). */
 #include "cloud/aws_cloud.h"
-#include "cloud/aws_coordinator.h"
 #include "cloud/aws_market.h"
 #include "job/provider_vms.h"
 
@@ -49,18 +48,41 @@ static int open_aws(struct tm_env *env, const struct tm_provider_request *reques
     struct tm_provider__vms *vms = NULL;
     int rc = tm_provider_vms__fill(&kind, env, request, &times, &vms, e);
     if (rc != 0) return rc;
-    const char *own_group = env->variable(env, TM_OWN_GROUP); /* that of the VM that this runs on */
     struct tm_aws_options options = {.common = vms->options,
                                      .region = vms->region[0] != '\0' ? vms->region : NULL,
                                      .image = said->image,
                                      .subnet = said->subnet,
-                                     .security_group = said->security_group != NULL              ? said->security_group
-                                                       : own_group != NULL && *own_group != '\0' ? own_group
-                                                                                                 : NULL,
+                                     .security_group = said->security_group,
                                      .profile = said->instance_profile,
                                      .disk_gb = (said->disk + 999999999) / 1000000000};
     return tm_aws_cloud_create(env, &options, out, e);
 }
+
+static const struct tm_job_coordinator_vm *said_coordinator(const struct tm_job_fleet *fleet)
+{
+    return &fleet->aws.coordinator;
+}
+
+static int rent_coordinator(struct tm_env *env, const struct tm_run_settings *settings, struct tm_away_vm *o,
+                            char out_id[TM_VM_ID_MAX], struct tm_error *e)
+{
+    const struct tm_job_aws *said = &settings->job.fleet.aws;
+    const struct tm_aws_options options = {.image = said->image,
+                                           .subnet = said->subnet,
+                                           .security_group = said->security_group,
+                                           .profile = said->coordinator.account};
+    o->life_ms = said->life_ms;
+    return tm_aws_coordinator_rent(env, &options, o, out_id, e);
+}
+
+static const struct tm_provider_coordinator coordinator = {.scheme = "s3",
+                                                           .type = "t3.small",
+                                                           .usd_h = 0.0208, /* in the United States, 2026-08 */
+                                                           .key = "coordinator_profile",
+                                                           .about = "an instance profile whose role",
+                                                           .said = said_coordinator,
+                                                           .rent = rent_coordinator,
+                                                           .find = tm_aws_coordinator_find};
 
 const struct tm_provider tm_provider__aws = {.name = "aws",
                                              .typed = true,
@@ -70,4 +92,5 @@ const struct tm_provider tm_provider__aws = {.name = "aws",
                                              .settle = settle_aws,
                                              .check = check_aws,
                                              .spot_price = aws_spot_price,
-                                             .open = open_aws};
+                                             .open = open_aws,
+                                             .coordinator = &coordinator};

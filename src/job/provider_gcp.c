@@ -78,6 +78,37 @@ static int open_gcp(struct tm_env *env, const struct tm_provider_request *reques
     return tm_gcp_cloud_create(env, &options, out, e);
 }
 
+static const struct tm_job_coordinator_vm *said_coordinator(const struct tm_job_fleet *fleet)
+{
+    return &fleet->gcp.coordinator;
+}
+
+static int rent_coordinator(struct tm_env *env, const struct tm_run_settings *settings, struct tm_away_vm *o,
+                            char out_id[TM_VM_ID_MAX], struct tm_error *e)
+{
+    const struct tm_job_gcp *said = &settings->job.fleet.gcp;
+    char region[64];
+    int rc = tm_provider_vms__region(&kind, &settings->job.fleet, settings->job.file, region, e);
+    if (rc != 0) return rc;
+    const struct tm_gcp_options options = {.region = region[0] != '\0' ? region : NULL,
+                                           .image = said->image,
+                                           .network = said->network,
+                                           .subnetwork = said->subnetwork,
+                                           .service_account = said->coordinator.account};
+    o->life_ms = said->life_ms;
+    return tm_gcp_coordinator_rent(env, &options, o, out_id, e);
+}
+
+static const struct tm_provider_coordinator coordinator = {
+    .scheme = "gs",
+    .type = "e2-small",
+    .usd_h = 0.0168, /* in us-central1: half a core and 2 GB of E2's, by its list of 2025 */
+    .key = "coordinator_account",
+    .about = "a service account that",
+    .said = said_coordinator,
+    .rent = rent_coordinator,
+    .find = tm_gcp_coordinator_find};
+
 const struct tm_provider tm_provider__gcp = {.name = "gcp",
                                              .typed = true,
                                              .about = "instances are VMs of Google Cloud, rented on demand and spot",
@@ -86,4 +117,5 @@ const struct tm_provider tm_provider__gcp = {.name = "gcp",
                                              .settle = settle_gcp,
                                              .check = check_gcp,
                                              .spot_price = gcp_spot_price,
-                                             .open = open_gcp};
+                                             .open = open_gcp,
+                                             .coordinator = &coordinator};

@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 #include <assert.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -324,6 +325,14 @@ static bool has_joined(void *context, uint64_t id)
     return tm_provider__has_joined((void *)vms->request, id);
 }
 
+/* The firewall of the VM that this runs on, where a coordinator was rented a VM; 0: it was not. */
+static uint64_t own_group(struct tm_env *env)
+{
+    const char *text = env->variable(env, TM_OWN_GROUP);
+    uint64_t group = 0;
+    return text != NULL && sscanf(text, "%16" SCNx64, &group) == 1 ? group : 0;
+}
+
 int tm_provider_vms__fill(const struct tm_provider__vm_kind *kind, struct tm_env *env,
                           const struct tm_provider_request *request, const struct tm_provider__vm_times *times,
                           struct tm_provider__vms **out, struct tm_error *e)
@@ -345,6 +354,7 @@ int tm_provider_vms__fill(const struct tm_provider__vm_kind *kind, struct tm_env
                                           .job = job->name,
                                           .owner = vms->owner,
                                           .run = request->settings->number,
+                                          .group = own_group(env),
                                           .bucket = vms->bucket,
                                           .prefix = vms->prefix,
                                           .program = request->program,

@@ -445,6 +445,15 @@ static void print_pods(struct tm_jsonout *json, const struct tm_job_pods *pods)
     tm_jsonout_end(json);
 }
 
+/* `account`: its key. */
+static void print_coordinator_vm(struct tm_jsonout *json, const struct tm_job_coordinator_vm *c, const char *account)
+{
+    put_text(json, "coordinator", c->type);
+    put_text(json, account, c->account);
+    put_usd(json, "coordinator_price", c->usd_h_millionths);
+    put_text(json, "reached_from", c->reached_from);
+}
+
 static void print_aws(struct tm_jsonout *json, const struct tm_job_aws *aws)
 {
     tm_jsonout_object(json, "aws");
@@ -452,8 +461,7 @@ static void print_aws(struct tm_jsonout *json, const struct tm_job_aws *aws)
     put_text(json, "subnet", aws->subnet);
     put_text(json, "security_group", aws->security_group);
     put_text(json, "instance_profile", aws->instance_profile);
-    put_text(json, "coordinator", aws->coordinator);
-    put_text(json, "coordinator_profile", aws->coordinator_profile);
+    print_coordinator_vm(json, &aws->coordinator, "coordinator_profile");
     if (aws->disk > 0) tm_jsonout_integer(json, "disk", aws->disk);
     if (aws->silence_ms > 0) put_ms(json, "silence", aws->silence_ms);
     if (aws->life_ms > 0) put_ms(json, "life", aws->life_ms);
@@ -471,6 +479,7 @@ static void print_azure(struct tm_jsonout *json, const struct tm_job_azure *azur
     put_text(json, "security_group", azure->security_group);
     put_text(json, "identity", azure->identity);
     if (azure->public_ip) tm_jsonout_bool(json, "public_ip", true);
+    print_coordinator_vm(json, &azure->coordinator, "coordinator_identity");
     if (azure->disk > 0) tm_jsonout_integer(json, "disk", azure->disk);
     if (azure->silence_ms > 0) put_ms(json, "silence", azure->silence_ms);
     if (azure->life_ms > 0) put_ms(json, "life", azure->life_ms);
@@ -485,6 +494,7 @@ static void print_gcp(struct tm_jsonout *json, const struct tm_job_gcp *gcp)
     put_text(json, "network", gcp->network);
     put_text(json, "subnetwork", gcp->subnetwork);
     put_text(json, "service_account", gcp->service_account);
+    print_coordinator_vm(json, &gcp->coordinator, "coordinator_account");
     if (gcp->disk > 0) tm_jsonout_integer(json, "disk", gcp->disk);
     if (gcp->silence_ms > 0) put_ms(json, "silence", gcp->silence_ms);
     if (gcp->life_ms > 0) put_ms(json, "life", gcp->life_ms);
@@ -493,23 +503,24 @@ static void print_gcp(struct tm_jsonout *json, const struct tm_job_gcp *gcp)
 }
 
 /* Member by member: bytes between them are nobody's. */
-static bool says_azure(const struct tm_job_azure *azure)
+static bool says_azure(const struct tm_job_azure *azure, const struct tm_job_coordinator_vm *unsaid)
 {
     bool texts = azure->location != NULL || azure->resource_group != NULL || azure->image != NULL ||
                  azure->subnet != NULL || azure->security_group != NULL || azure->identity != NULL;
-    return texts || azure->public_ip || azure->disk > 0 || azure->silence_ms > 0 || azure->life_ms > 0 ||
-           azure->start_ms > 0;
+    return texts || azure->public_ip || memcmp(&azure->coordinator, unsaid, sizeof *unsaid) != 0 || azure->disk > 0 ||
+           azure->silence_ms > 0 || azure->life_ms > 0 || azure->start_ms > 0;
 }
 
 static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *fleet)
 {
+    const struct tm_job_fleet unsaid = tm_job_fleet_unsaid();
     tm_jsonout_object(json, "fleet");
     print_hosts(json, &fleet->hosts);
     print_slurm(json, &fleet->slurm);
     print_pods(json, &fleet->pods);
-    if (memcmp(&fleet->aws, &(struct tm_job_aws){0}, sizeof fleet->aws) != 0) print_aws(json, &fleet->aws);
-    if (says_azure(&fleet->azure)) print_azure(json, &fleet->azure);
-    if (memcmp(&fleet->gcp, &(struct tm_job_gcp){0}, sizeof fleet->gcp) != 0) print_gcp(json, &fleet->gcp);
+    if (memcmp(&fleet->aws, &unsaid.aws, sizeof fleet->aws) != 0) print_aws(json, &fleet->aws);
+    if (says_azure(&fleet->azure, &unsaid.azure.coordinator)) print_azure(json, &fleet->azure);
+    if (memcmp(&fleet->gcp, &unsaid.gcp, sizeof fleet->gcp) != 0) print_gcp(json, &fleet->gcp);
     print_pools(json, fleet);
     if (tm_job_fleet_is_drawn(fleet)) print_losses(json, &fleet->losses);
     put_text(json, "trace", fleet->trace);

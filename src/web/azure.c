@@ -390,3 +390,8 @@ const char *tm_azure_account(const struct tm_azure *azure)
 {
     return azure->account;
 }
+
+const char *tm_azure_endpoint(const struct tm_azure *azure)
+{
+    return azure->endpoint;
+}

@@ -19,6 +19,8 @@ struct tm_azure;
 int tm_azure_create(struct tm_env *env, struct tm_azure **out, struct tm_error *e);
 void tm_azure_destroy(struct tm_azure *azure);
 const char *tm_azure_account(const struct tm_azure *azure); /* borrowed */
+const char *
+tm_azure_endpoint(const struct tm_azure *azure); /* borrowed: "https://HOST", or "http://HOST:PORT/ACCOUNT" */
 
 /* One request; the caller's, and as it is until the call has ended. */
 struct tm_azure_request {

@@ -254,6 +254,29 @@ static const struct tm_field pods_fields[] = {
         .example = "30m", .doc = "a VM that has not joined within so long is ended (30m)"                              \
     }
 
+/* And of the one that run --detach rents. */
+#define COORDINATOR_FIELDS(TYPE, ACCOUNT, USUAL, PRICE, EXAMPLE, ABOUT)                                                \
+    {.key = "coordinator",                                                                                             \
+     .type = TM_FIELD_STRING,                                                                                          \
+     .offset = offsetof(struct TYPE, coordinator.type),                                                                \
+     .example = USUAL,                                                                                                 \
+     .doc = "instance type of the VM that run --detach rents for the coordinator (" USUAL ")"},                        \
+        {.key = ACCOUNT,                                                                                               \
+         .type = TM_FIELD_STRING,                                                                                      \
+         .offset = offsetof(struct TYPE, coordinator.account),                                                         \
+         .example = EXAMPLE,                                                                                           \
+         .doc = ABOUT},                                                                                                \
+        {.key = "coordinator_price",                                                                                   \
+         .type = TM_FIELD_MONEY,                                                                                       \
+         .offset = offsetof(struct TYPE, coordinator.usd_h_millionths),                                                \
+         .example = PRICE,                                                                                             \
+         .doc = "dollars per hour of that VM, for the bill (" USUAL ": " PRICE ")"},                                   \
+    {                                                                                                                  \
+        .key = "reached_from", .type = TM_FIELD_STRING, .offset = offsetof(struct TYPE, coordinator.reached_from),     \
+        .example = "203.0.113.7/32",                                                                                   \
+        .doc = "addresses from which status, logs and so on reach that VM; without, they read the bucket"              \
+    }
+
 static const struct tm_field aws_fields[] = {
     {.key = "image",
      .type = TM_FIELD_STRING,
@@ -275,27 +298,9 @@ static const struct tm_field aws_fields[] = {
      .offset = offsetof(struct tm_job_aws, instance_profile),
      .example = "training",
      .doc = "instance profile of the VMs, where the job's own code needs one"},
-    {.key = "coordinator",
-     .type = TM_FIELD_STRING,
-     .offset = offsetof(struct tm_job_aws, coordinator),
-     .example = "t3.small",
-     .doc = "instance type of the VM that run --detach rents for the coordinator (t3.small)"},
-    {.key = "coordinator_profile",
-     .type = TM_FIELD_STRING,
-     .offset = offsetof(struct tm_job_aws, coordinator_profile),
-     .example = "tidemill-coordinator",
-     .doc =
-         "instance profile of that VM: its role rents the others and has the bucket (cloud check aws --emit policy)"},
-    {.key = "coordinator_price",
-     .type = TM_FIELD_MONEY,
-     .offset = offsetof(struct tm_job_aws, coordinator_usd_h_millionths),
-     .example = "0.0208",
-     .doc = "dollars per hour of that VM, for the bill (t3.small: 0.0208)"},
-    {.key = "reached_from",
-     .type = TM_FIELD_STRING,
-     .offset = offsetof(struct tm_job_aws, reached_from),
-     .example = "203.0.113.7/32",
-     .doc = "addresses from which status, logs and so on reach that VM; without, they read the bucket"},
+    COORDINATOR_FIELDS(
+        tm_job_aws, "coordinator_profile", "t3.small", "0.0208", "tidemill-coordinator",
+        "instance profile of that VM: its role rents the others and has the bucket (cloud check aws --emit policy)"),
     VM_FIELDS(tm_job_aws, "size of the first disk; else as the image has it",
               "a VM ends itself after so long in any case (6d)"),
     {.key = NULL},
@@ -337,6 +342,11 @@ static const struct tm_field azure_fields[] = {
      .offset = offsetof(struct tm_job_azure, public_ip),
      .example = "true",
      .doc = "each VM has a public address"},
+    COORDINATOR_FIELDS(
+        tm_job_azure, "coordinator_identity", "Standard_B1ms", "0.0207",
+        "/subscriptions/S/resourceGroups/G/providers/Microsoft.ManagedIdentity/userAssignedIdentities/N",
+        "id of a managed identity of that VM: it rents the others and has the container (cloud check azure --emit "
+        "policy)"),
     VM_FIELDS(tm_job_azure, "size of the first disk; else as the image has it",
               "a VM ends itself after so long in any case (6d)"),
     {.key = NULL},
@@ -364,6 +374,9 @@ static const struct tm_field gcp_fields[] = {
      .example = "vm@my-project.iam.gserviceaccount.com",
      .doc = "service account of the VMs, by which they delete themselves; without a key of ours, URLs are signed in "
             "its name"},
+    COORDINATOR_FIELDS(
+        tm_job_gcp, "coordinator_account", "e2-small", "0.0168", "coordinator@my-project.iam.gserviceaccount.com",
+        "service account of that VM: it rents the others and has the bucket (cloud check gcp --emit policy)"),
     VM_FIELDS(tm_job_gcp, "size of the boot disk; else as the image has it",
               "Google deletes a VM after so long in any case (6d)"),
     {.key = NULL},
@@ -600,7 +613,9 @@ struct tm_job_fleet tm_job_fleet_unsaid(void)
         .notice_ms = TM_FLEET_UNSAID,
         .on_demand_start_ms = TM_FLEET_UNSAID,
         .spot_usd_h_millionths = TM_FLEET_UNSAID,
-        .aws = {.coordinator_usd_h_millionths = TM_FLEET_UNSAID},
+        .aws = {.coordinator = {.usd_h_millionths = TM_FLEET_UNSAID}},
+        .azure = {.coordinator = {.usd_h_millionths = TM_FLEET_UNSAID}},
+        .gcp = {.coordinator = {.usd_h_millionths = TM_FLEET_UNSAID}},
         .on_demand_usd_h_millionths = TM_FLEET_UNSAID,
         .anchor_usd_h_millionths = TM_FLEET_UNSAID,
         .region_usd_gb_millionths = TM_FLEET_UNSAID};

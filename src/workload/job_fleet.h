@@ -76,20 +76,25 @@ struct tm_job_pods {
 };
 extern const char *const tm_pods_spot_names[]; /* "any", "eks", "karpenter", "gke", "aks" */
 
+/* The VM of run --detach. */
+struct tm_job_coordinator_vm {
+    const char *type;         /* instance type; NULL: a small one */
+    const char *account;      /* as whom it rents the others */
+    int64_t usd_h_millionths; /* what it costs; TM_FLEET_UNSAID */
+    const char *reached_from; /* CIDR that reaches its API; NULL: none */
+};
+
 /* Of cloud aws: what all its VMs have in common. */
 struct tm_job_aws {
     const char *image;          /* NULL: Amazon's newest for GPUs */
     const char *subnet;         /* NULL: the default VPC's, of the pool's zone */
     const char *security_group; /* NULL: the VPC's default group */
     const char *instance_profile;
-    const char *coordinator;              /* instance type of the VM of run --detach; NULL: a small one */
-    const char *coordinator_profile;      /* its instance profile */
-    int64_t coordinator_usd_h_millionths; /* what it costs; -1: not said */
-    const char *reached_from;             /* CIDR that reaches its API; NULL: none */
-    int64_t disk;                         /* bytes of the first disk; 0: as the image has it */
-    int64_t silence_ms;                   /* a VM ends itself after so long without the run; 0: the usual */
-    int64_t life_ms;                      /* and after so long in any case; 0: the usual */
-    int64_t start_ms;                     /* it must have joined within so long; 0: the usual */
+    struct tm_job_coordinator_vm coordinator; /* its account: an instance profile */
+    int64_t disk;                             /* bytes of the first disk; 0: as the image has it */
+    int64_t silence_ms;                       /* a VM ends itself after so long without the run; 0: the usual */
+    int64_t life_ms;                          /* and after so long in any case; 0: the usual */
+    int64_t start_ms;                         /* it must have joined within so long; 0: the usual */
 };
 
 /* Of cloud azure: what all its VMs have in common. */
@@ -101,7 +106,8 @@ struct tm_job_azure {
     const char *security_group; /* an id */
     const char *identity;       /* id of a managed identity by which VMs end themselves */
     bool public_ip;
-    int64_t disk; /* as of tm_job_aws, and so on */
+    struct tm_job_coordinator_vm coordinator; /* its account: id of a managed identity */
+    int64_t disk;                             /* as of tm_job_aws, and so on */
     int64_t silence_ms;
     int64_t life_ms;
     int64_t start_ms;
@@ -109,11 +115,12 @@ struct tm_job_azure {
 
 /* Of cloud gcp: what all its VMs have in common. */
 struct tm_job_gcp {
-    const char *image;           /* NULL: Google's newest for PyTorch on GPUs */
-    const char *network;         /* NULL: default */
-    const char *subnetwork;      /* NULL: the network's, of the region */
-    const char *service_account; /* NULL: VMs have none */
-    int64_t disk;                /* as of tm_job_aws, and so on */
+    const char *image;                        /* NULL: Google's newest for PyTorch on GPUs */
+    const char *network;                      /* NULL: default */
+    const char *subnetwork;                   /* NULL: the network's, of the region */
+    const char *service_account;              /* NULL: VMs have none */
+    struct tm_job_coordinator_vm coordinator; /* its account: a service account */
+    int64_t disk;                             /* as of tm_job_aws, and so on */
     int64_t silence_ms;
     int64_t life_ms;
     int64_t start_ms;

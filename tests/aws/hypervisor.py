@@ -63,12 +63,6 @@ class Hypervisor(Machines):
     def control(self, path, order):
         if path == "/tidemill/profile":  # the one that has a role of its own
             return next((v.instance.id for v in self.running() if self.has_profile(v)), "")
-        if path == "/tidemill/userdata":
-            return [i.data for i in self.known.values()]
-        if path == "/tidemill/crash" and "id" in order:
-            vm = next(v for v in self.running() if v.instance.id == order["id"])
-            self.fail(vm)
-            return {"crashed": vm.instance.id}
         return super().control(path, order)
 
     def end(self, vm, reason, words):

@@ -29,11 +29,14 @@ class AzureMachines(Machines):
                 events = [{"EventId": "1", "EventType": "Preempt", "ResourceType": "VirtualMachine", "Resources": [vm.instance.name],
                            "EventStatus": "Scheduled", "NotBefore": when, "EventSource": "Platform"}]
             return handler.answer(200, json.dumps({"DocumentIncarnation": 1, "Events": events}))
+        if at.path == "/metadata/instance/network/interface/0/ipv4/ipAddress/0/privateIpAddress":
+            return handler.answer(200, vm.instance.address)
         if at.path == "/metadata/instance/compute/resourceId":
             return handler.answer(200, vm.instance.vm["id"])
         if at.path == "/metadata/identity/oauth2/token":
-            has = q.get("msi_res_id", [""])[0] in vm.instance.vm.get("identity", {}).get("userAssignedIdentities", {})
-            has = has and q.get("resource") == ["https://management.azure.com/"]
+            ids = list(vm.instance.vm.get("identity", {}).get("userAssignedIdentities", {}))
+            has = q.get("msi_res_id", ids if len(ids) == 1 else [""])[0] in ids  # which one need not be said where there is one
+            has = has and q["resource"][0].rstrip("/") in ("https://management.azure.com", "https://storage.azure.com")
             body = {"access_token": self.new_token(), "expires_in": "3599", "resource": q["resource"][0], "token_type": "Bearer"}
             return handler.answer(200, json.dumps(body)) if has else handler.answer(400)
         handler.answer(404)

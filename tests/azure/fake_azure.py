@@ -65,6 +65,8 @@ addresses = iter(f"10.{a}.{b}.{c}" for a in range(1, 255) for b in range(256) fo
 def put(path, body, headers):
     kind, key, name = kind_of(path), path.lower(), path.rsplit("/", 1)[1]
     old = resources.get(key)
+    if "/securityrules/" in key:
+        return put_rule(path, body)
     if kind.startswith("/subscriptions"):  # a resource group
         resources[key] = made = {"id": path, "name": name, "location": body["location"], "tags": body.get("tags", {}),
                                  "properties": {"provisioningState": "Succeeded"}}
@@ -96,8 +98,23 @@ def put(path, body, headers):
             p["virtualMachine"] = old["properties"]["virtualMachine"]
     if kind == "microsoft.compute/virtualmachines":
         return put_vm(key, made, old, headers)
+    if kind == "microsoft.network/publicipaddresses" and p.get("publicIPAllocationMethod") == "Static":
+        p["ipAddress"] = old["properties"]["ipAddress"] if old else next(addresses).replace("10.", "203.", 1)
     resources[key] = made
     return (200 if old else 201), made
+
+
+def put_rule(path, body):
+    """A rule of a security group, beside those that it was made with."""
+    group = resources.get(path.lower().rsplit("/securityrules/", 1)[0])
+    if not group:
+        raise Refused(404, "ResourceNotFound", "no such security group")
+    made = {"id": path, "name": path.rsplit("/", 1)[1], "properties": {**body["properties"], "provisioningState": "Succeeded"}}
+    rules = group["properties"].setdefault("securityRules", [])
+    if any(r["properties"]["priority"] == made["properties"]["priority"] and r["name"] != made["name"] for r in rules):
+        raise Refused(400, "SecurityRuleConflict", "rules have the same priority and direction")
+    rules[:] = [r for r in rules if r["name"] != made["name"]] + [made]
+    return 200, made
 
 
 def groups_of(nic):
@@ -113,6 +130,8 @@ def is_closed(nic):
     rules = resources.get(nic["properties"].get("networkSecurityGroup", {}).get("id", "").lower(), {"properties": {}})["properties"].get("securityRules", [])
     own = {g["id"].lower() for one in nic["properties"]["ipConfigurations"] for g in one["properties"].get("applicationSecurityGroups", [])}
     for rule in sorted((r["properties"] for r in rules if r["properties"]["direction"] == "Inbound"), key=lambda r: r["priority"]):
+        if rule.get("destinationPortRange") == "7443" and rule["protocol"] == "Tcp" and rule["sourceAddressPrefix"] not in ("*", "Internet"):
+            continue  # where people reach a coordinator
         if rule["access"] == "Deny" and rule["protocol"] == rule["sourceAddressPrefix"] == rule["destinationPortRange"] == "*":
             return bool(own)
         if {g["id"].lower() for g in rule.get("sourceApplicationSecurityGroups", [])} != own:

@@ -74,6 +74,11 @@ walls = network.network_security_groups.begin_create_or_update("g", "w", {"locat
     {"name": "nobody-else", "properties": {**rule, **every, "access": "Deny", "priority": 4096}}]}}).result()
 ok("rules of a security group", [r.access for r in walls.security_rules] == ["Allow", "Deny"] and
    walls.security_rules[0].source_application_security_groups[0].id == members.id)
+door = network.security_rules.begin_create_or_update("g", "w", "api", {"properties": {
+    "direction": "Inbound", "access": "Allow", "priority": 200, "protocol": "Tcp", "sourceAddressPrefix": "203.0.113.7/32", "sourcePortRange": "*",
+    "destinationAddressPrefix": "*", "destinationPortRange": "7443"}}).result()
+ok("a rule beside those of a group", door.name == "api" and door.destination_port_range == "7443" and
+   sorted(r.name for r in network.network_security_groups.get("g", "w").security_rules) == ["api", "members", "nobody-else"])
 inside = network.network_interfaces.begin_create_or_update("g", "w-nic", {"location": "eastus", "properties": {"networkSecurityGroup": {"id": walls.id}, "ipConfigurations": [
     {"name": "one", "properties": {"subnet": subnet, "applicationSecurityGroups": one}}]}}).result()
 ok("an interface in a group", inside.network_security_group.id == walls.id and inside.ip_configurations[0].application_security_groups[0].id == members.id)
@@ -88,6 +93,7 @@ network.network_interfaces.begin_delete("g", "w-nic").result()
 network.network_security_groups.begin_delete("g", "w").result()
 network.application_security_groups.begin_delete("g", "m").result()
 made = nic("a")
+ok("a static address is known once it is made", network.public_ip_addresses.get("g", "a-ip").ip_address.count(".") == 3)
 ok("an interface has an address", made.ip_configurations[0].private_ip_address.startswith("10."))
 one = compute.virtual_machines.begin_create_or_update("g", "a", vm("a")).result()
 ok("a VM is made", one.provisioning_state == "Succeeded" and one.priority == "Spot" and one.billing_profile.max_price == -1)

@@ -159,8 +159,12 @@ class Machines:
             if spot:  # the newest: the first may have been named late, because an answer was lost
                 spot[-1].noticed_until = time.time() + order["seconds"]
             return {"noticed": spot[-1].instance.id if spot else None}
+        if path == "/tidemill/coordinator":  # the machine that runs one; "": there is none
+            return next((v.instance.id for v in self.running() if "\n# The coordinator of a Tidemill job." in v.instance.data), "")
+        if path == "/tidemill/userdata":
+            return [v.instance.data for v in self.vms.values()]
         if path == "/tidemill/crash":  # the machine is gone, and nobody said so
-            vm = self.running()[0]
+            vm = next(v for v in self.running() if v.instance.id == order.get("id", v.instance.id))
             self.fail(vm)
             return {"crashed": vm.instance.id}
         return None

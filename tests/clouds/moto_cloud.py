@@ -382,12 +382,11 @@ if args.check_signatures:
     made = iam.create_access_key(UserName="u")["AccessKey"]
     key, secret = made["AccessKeyId"], made["SecretAccessKey"]
 boto3.client("s3", **kw).create_bucket(Bucket=args.bucket)
+from moto.iam.models import iam_backends
+iam_backends["123456789012"]["aws"].create_instance_profile(name="coordinator", path="/", role_names=[], tags=[])
 if args.hypervisor:
     sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../aws"))
     from hypervisor import Hypervisor
-    from moto.iam.models import iam_backends
-    backend = iam_backends["123456789012"]["aws"]
-    backend.create_instance_profile(name="coordinator", path="/", role_names=[], tags=[])
     hypervisor = Hypervisor(ec2_backends, keys=(key, secret))
 with open(args.folder + "/cloud.tmp", "w") as f:
     f.write(f"export AWS_ENDPOINT_URL={url}\nexport AWS_ACCESS_KEY_ID={key}\nexport AWS_SECRET_ACCESS_KEY={secret}\n"

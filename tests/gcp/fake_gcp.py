@@ -178,8 +178,8 @@ def insert(zone, q, body):
             raise Refused(409, "alreadyExists", f"The resource 'projects/{PROJECT}/zones/{zone}/instances/{body['name']}' already exists")
         instance = Instance(zone, body)
         instances[(zone, instance.name)] = instance
-        of_run = "tidemill-token" in body.get("labels", {})
-        unlabelled[0] += of_run and body["disks"][0].get("initializeParams", {}).get("labels") != body["labels"]
+        of_run = body.get("labels", {}).keys() & {"tidemill-token", "tidemill-coordinator"}
+        unlabelled[0] += bool(of_run) and body["disks"][0].get("initializeParams", {}).get("labels") != body["labels"]
         op = operation(zone, "insert", instance, done=False)
         if request:
             requests[request] = op
@@ -189,7 +189,7 @@ def insert(zone, q, body):
         else:
             made.append(instance.id)
             used.append(instance)
-            if "tidemill-run" in body.get("labels", {}) and not is_closed(instance):
+            if body.get("labels", {}).keys() & {"tidemill-run", "tidemill-coordinator"} and not is_closed(instance):
                 open_vms.append(instance.id)
 
     def end():
@@ -374,13 +374,20 @@ def firewall(method, name, body):
         return {"kind": "compute#firewallList", "items": list(firewalls.values())}
 
 
+def is_door(rule):
+    """By which people reach a coordinator, and nothing else."""
+    return (rule["name"].endswith("-api") and rule["targetTags"] == [rule["name"]] and rule["sourceRanges"] != ["0.0.0.0/0"]
+            and rule["allowed"] == [{"IPProtocol": "tcp", "ports": ["7443"]}])
+
+
 def is_closed(instance):
     """Only those with its tag reach it: of the rules that Google puts into a network (65534) none comes before one that denies the rest."""
     tags = set(instance.body.get("tags", {}).get("items", []))
     mine = sorted((r for r in firewalls.values() if tags & set(r.get("targetTags", []))), key=lambda r: r.get("priority", 1000))
     rest = next((r for r in mine if r.get("denied") == [{"IPProtocol": "all"}] and r.get("sourceRanges") == ["0.0.0.0/0"]), None)
-    before = mine[:mine.index(rest)] if rest else []
-    return bool(rest and rest["priority"] < 65534 and before and all(set(r.get("sourceTags", [])) == tags for r in before))
+    before = [r for r in (mine[:mine.index(rest)] if rest else []) if not is_door(r)]
+    own = {t for t in tags if not t.endswith("-api")}
+    return bool(rest and rest["priority"] < 65534 and before and all(set(r.get("sourceTags", [])) == own for r in before))
 
 
 def compute(method, path, q, body, token):

@@ -18,17 +18,20 @@ class GcpMachines(Machines):
 
     def metadata(self, vm, handler):
         at = urlsplit(handler.path)
-        name, q = at.path.removeprefix("/computeMetadata/v1/instance/"), parse_qs(at.query)
+        name, q = at.path.removeprefix("/computeMetadata/v1/").removeprefix("instance/"), parse_qs(at.query)
         flavor = [("Metadata-Flavor", "Google")]
         if vm is None or handler.headers.get("Metadata-Flavor") != "Google":
             return handler.answer(403, "", flavor)
 
-        has_account = name == "service-accounts/default/token" and vm.instance.body.get("serviceAccounts")
-        token = json.dumps(self.new_token(vm.instance)) if has_account else None
+        accounts = vm.instance.body.get("serviceAccounts")
+        token = json.dumps(self.new_token(vm.instance)) if accounts and name == "service-accounts/default/token" else None
+        public = vm.instance.address if vm.instance.body["networkInterfaces"][0].get("accessConfigs") else None
 
         def said():
             return {"preempted": "TRUE" if vm.noticed_until else "FALSE", "maintenance-event": "NONE",
                     "name": vm.instance.name, "zone": f"projects/1/zones/{vm.instance.zone}",
+                    "network-interfaces/0/ip": vm.instance.address, "network-interfaces/0/access-configs/0/external-ip": public,
+                    "service-accounts/default/email": accounts[0]["email"] if accounts else None,
                     "service-accounts/default/token": token}.get(name)
 
         until = time.time() + float(q.get("timeout_sec", ["30"])[0])

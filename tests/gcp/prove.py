@@ -76,6 +76,23 @@ import urllib.request
 urllib.request.urlopen(urllib.request.Request(url + "/tidemill/refuse", b'{"code": "ZONE_RESOURCE_POOL_EXHAUSTED"}', method="POST"))
 ended = wait(insert("proof-3"))
 ok("an error inside an operation", ended.status == compute_v1.Operation.Status.DONE and ended.error.errors[0].code == "ZONE_RESOURCE_POOL_EXHAUSTED")
+marked = machine("proof-5")
+marked.labels["tidemill-coordinator"] = "0123456789abcdef"
+marked.metadata.items.append(compute_v1.Items(key="tidemill-coordinator", value="gs://tide/runs/away"))
+marked.tags = compute_v1.Tags(items=["tidemill-0123456789abcdef", "tidemill-0123456789abcdef-api"])
+wait(client.insert_unary(compute_v1.InsertInstanceRequest(project=project, zone=zone, instance_resource=marked, request_id=str(uuid.uuid4()))))
+pages = client.aggregated_list(compute_v1.AggregatedListInstancesRequest(project=project, filter="labels.tidemill-coordinator=0123456789abcdef"))
+found = [i for _, part in pages for i in part.instances]
+ok("a list by label has metadata and tags", [i.name for i in found] == ["proof-5"] and found[0].tags.items == marked.tags.items and
+   {i.key: i.value for i in found[0].metadata.items}["tidemill-coordinator"] == "gs://tide/runs/away")
+wait(client.delete_unary(project=project, zone=zone, instance="proof-5"))
+rules = compute_v1.FirewallsClient(credentials=credentials, client_options=options)
+rules.insert_unary(project=project, firewall_resource=compute_v1.Firewall(
+    name="tidemill-0123456789abcdef-api", network="global/networks/default", direction="INGRESS", source_ranges=["203.0.113.7/32"],
+    target_tags=["tidemill-0123456789abcdef-api"], allowed=[compute_v1.Allowed(I_p_protocol="tcp", ports=["7443"])]))
+door = next(r for r in rules.list(project=project) if r.name.endswith("-api"))
+ok("a rule for one port", door.allowed[0].ports == ["7443"] and door.source_ranges == ["203.0.113.7/32"])
+rules.delete_unary(project=project, firewall=door.name)
 address = there.network_interfaces[0].network_i_p
 urllib.request.urlopen(urllib.request.Request(url + "/tidemill/preempt", b'{"address": "%s"}' % address.encode(), method="POST"))
 taken = list(zones.list(compute_v1.ListZoneOperationsRequest(project=project, zone=zone, filter='operationType="compute.instances.preempted"')))
