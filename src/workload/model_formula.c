@@ -34,10 +34,12 @@ struct formula {
     int64_t plain;                 /* attention scores are stored */
     int64_t recompute;
     int64_t compile;
+    bool narrow_gradients;
 };
 
-static const char key_list[] = "layers, hidden, heads, kv_heads, head_dim, ffn, ctx, vocab, experts, active, "
-                               "tied, lora, attention, recompute, compile; vit: image, patch, classes; t5: target";
+static const char key_list[] =
+    "layers, hidden, heads, kv_heads, head_dim, ffn, ctx, vocab, experts, active, "
+    "tied, lora, attention, recompute, compile, gradients; vit: image, patch, classes; t5: target";
 
 /* A whole number; of tokens 4k, too: 4,096. */
 static bool read_value(const char *text, size_t length, bool tokens, int64_t *out)
@@ -52,7 +54,17 @@ struct range {
     int64_t min, max; /* both 0: of no key */
 };
 
-/* One KEY=VALUE; *range is what the values of the key may be, where there is such a key. */
+/* A key whose value is a word. */
+static bool read_word(const char *at, size_t key_length, const char *value, size_t length, struct formula *formula)
+{
+    if (key_length == 9 && memcmp(at, "gradients", 9) == 0)
+        return tm_model__read_gradients(value, length, &formula->narrow_gradients);
+    if (key_length != 9 || memcmp(at, "attention", 9) != 0 || length != 5) return false;
+    formula->plain = memcmp(value, "plain", 5) == 0;
+    return formula->plain == 1 || memcmp(value, "fused", 5) == 0;
+}
+
+/* One KEY=VALUE, or a switch alone; *range is what the values of the key may be, where there is such a key. */
 static bool read_pair(const char *at, size_t length, struct formula *formula, struct range *range)
 {
     const struct {
@@ -78,18 +90,16 @@ static bool read_pair(const char *at, size_t length, struct formula *formula, st
                 {"recompute", &formula->recompute, 0, 1},
                 {"compile", &formula->compile, 0, 1}};
     const char *equals = memchr(at, '=', length);
-    if (equals == NULL) return false;
-    size_t key_length = (size_t)(equals - at);
-    size_t value_length = length - key_length - 1;
-    if (key_length == 9 && memcmp(at, "attention", 9) == 0) {
-        formula->plain = value_length == 5 && memcmp(equals + 1, "plain", 5) == 0;
-        return formula->plain == 1 || (value_length == 5 && memcmp(equals + 1, "fused", 5) == 0);
-    }
+    size_t key_length = equals != NULL ? (size_t)(equals - at) : length;
+    const char *value = equals != NULL ? equals + 1 : "1";
+    size_t value_length = equals != NULL ? length - key_length - 1 : 1;
+    if (equals != NULL && read_word(at, key_length, value, value_length, formula)) return true;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (strlen(keys[i].key) != key_length || memcmp(keys[i].key, at, key_length) != 0) continue;
         bool tokens = keys[i].value == &formula->ctx || keys[i].value == &formula->target;
+        if (equals == NULL && keys[i].max > 1) return false;
         *range = (struct range){keys[i].min, keys[i].max};
-        return read_value(equals + 1, value_length, tokens, keys[i].value) && *keys[i].value >= keys[i].min &&
+        return read_value(value, value_length, tokens, keys[i].value) && *keys[i].value >= keys[i].min &&
                *keys[i].value <= keys[i].max;
     }
     return false;
@@ -427,6 +437,7 @@ int tm_model__from_formula(const char *text, struct tm_model *model, struct tm_e
     fresh.heads = (int)formula.heads;
     fresh.recompute = formula.recompute != 0;
     fresh.compiled = formula.compile != 0;
+    fresh.narrow_gradients = formula.narrow_gradients;
     bool ok = fresh.layers != NULL && fresh.name != NULL && fresh.input != NULL;
     for (int64_t i = 0; ok && i < blocks; i++) {
         const char *name = tm_arena_printf(&fresh.arena, "block%lld", (long long)i);

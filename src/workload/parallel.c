@@ -2,9 +2,9 @@
  * would hold (ZeRO 1 to 3; 3 is FSDP), and tensor parallel, where the GPUs of an instance compute every block together.
  *
  * ZeRO 1 shares out optimizer states, 2 gradients too, 3 the weights as well. 1 and 2 send what an all-reduce sends; 3
- * gathers the weights twice for each micro-batch, layer by layer while others compute, and reduces gradients: half as
- * much again. Tensor parallel of T divides compute and memory of a stage by T and adds up a block's output twice in
- * each pass, over the inner link, while nobody computes. */
+ * gathers the weights twice for each micro-batch, layer by layer while others compute, and reduces gradients. Tensor
+ * parallel of T divides compute and memory of a stage by T and adds up a block's output twice in each pass, over the
+ * inner link, while nobody computes. */
 #include "workload/predict_internal.h"
 
 #include <math.h>
@@ -51,12 +51,20 @@ static double tensor_ms(const struct tm_predictor *predictor, const struct tm_st
     return sums * sent_share * bytes * 8e3 / tm_group__local_bit_s(&predictor->groups[0]);
 }
 
+/* What ZeRO 3 gathers, twice, and reduces for one micro-batch: a ring sends twice the bytes of either. */
+static double gathered_bytes(const struct tm_predictor *predictor, const struct tm_stage *stage)
+{
+    const struct tm_network *network = &stage->network;
+    return 2 * network->params * tm_precision_value_bytes(predictor->request.precision) +
+           network->trained_params * tm_predictor__gradient_bytes(predictor);
+}
+
 /* All gathers and reductions of ZeRO 3 for one micro-batch. */
 static double gather_ms(const struct tm_predictor *predictor, const struct tm_stage *stage, const struct way *way)
 {
     const struct tm_predict_request *request = &predictor->request;
     if (way->zero < 3 || way->pipelines < 2) return 0;
-    double bytes = stage->network.params * tm_precision_value_bytes(request->precision);
+    double bytes = gathered_bytes(predictor, stage) / 3;
     struct tm_comm_iteration ring = ring_of(&predictor->groups[0], way, bytes);
     struct tm_comm_bucket whole = {bytes, 0}; /* layers are gathered whole, not in buckets of gradients */
     ring.buckets = &whole;
@@ -105,6 +113,7 @@ static double gib_of(const struct tm_predictor *predictor, const struct tm_stage
                                 .in_flight = behind < (size_t)micro_batches ? (int)behind : micro_batches,
                                 .micro_batches = micro_batches,
                                 .recompute = recompute,
+                                .narrow_gradients = predictor->request.model->narrow_gradients,
                                 .tensor = way->tensor,
                                 .zero = way->zero,
                                 .shards = way->pipelines};
@@ -162,8 +171,9 @@ static bool predict_way(struct tm_predictor *predictor, struct tm_stage_cut *cut
     int total = (request->batch - 1) / way->micro_batch + 1;
     int each = (total - 1) / way->pipelines + 1;
     const struct tm_fleet_group *group = &predictor->groups[0];
-    double sent_bytes = way->zero == 3 ? 3.0 * each * cut->grad_bytes : 2 * cut->grad_bytes;
-    double drain_s = group->burst_bit_s > group->network_bit_s ? sent_bytes * 8 / group->network_bit_s : 0;
+    bool drains = group->instances > 1 && group->burst_bit_s > group->network_bit_s;
+    double sent_bytes = way->zero == 3 ? each * gathered_bytes(predictor, &cut->stages[0]) : 2 * cut->grad_bytes;
+    double drain_s = drains ? sent_bytes * 8 / group->network_bit_s : 0;
     double exposed_ms = exposed_of(predictor, cut, way, pace.compute_ms, each * (pace.turn_ms - pace.compute_ms));
     tm_predictor__fill_times(predictor, &pace, each, exposed_ms, drain_s, out);
     out->recompute = recompute;
@@ -185,10 +195,10 @@ static int try_way(struct tm_predictor *predictor, struct way way, struct tm_pre
     int first = request->micro_batch > 0 ? request->micro_batch : 1;
     int last = request->micro_batch > 0 ? request->micro_batch : each;
     for (way.micro_batch = first; way.micro_batch <= last; way.micro_batch *= 2) {
-        if (!predict_way(predictor, cut, &way, &prediction)) break; /* larger ones fit even less */
-        bool same = best->zero == way.zero && best->tensor == way.tensor && best->stages == way.stages;
-        double to_beat = best->fits ? best->samples_per_s * (same ? 1 : BETTER) : 0;
-        if (prediction.samples_per_s > to_beat) *best = prediction;
+        if (!predict_way(predictor, cut, &way, &prediction)) break;                   /* larger ones fit even less */
+        bool same = best->zero == way.zero && (best->tensor > 1) == (way.tensor > 1); /* it asks no more */
+        double to_beat = best->fits ? tm_prediction__lasting_rate(best) * (same ? 1 : BETTER) : 0;
+        if (tm_prediction__lasting_rate(&prediction) > to_beat) *best = prediction;
         if (way.micro_batch > last / 2) break;
     }
     return 0;

@@ -152,7 +152,10 @@ static double drain_s(const struct tm_predict_request *request, const struct tm_
                       const struct pipeline *timed, const int *most)
 {
     double longest_s = 0;
-    for (size_t g = 0; g < request->group_count; g++) {
+    int instances = 0;
+    for (size_t g = 0; g < request->group_count; g++)
+        instances += request->groups[g].instances;
+    for (size_t g = 0; instances > 1 && g < request->group_count; g++) {
         const struct tm_fleet_group *group = &request->groups[g];
         if (!(group->burst_bit_s > group->network_bit_s)) continue;
         int stages = group->gpus_per_node < (int)cut->count ? group->gpus_per_node : (int)cut->count;
@@ -313,6 +316,11 @@ static double largest_gib(const struct tm_prediction *prediction)
     return largest;
 }
 
+double tm_prediction__lasting_rate(const struct tm_prediction *p)
+{
+    return p->sustained_s > p->step_s.mean ? p->samples_per_s * p->step_s.mean / p->sustained_s : p->samples_per_s;
+}
+
 /* The best layout so far. */
 struct best {
     struct layout_plan plan;
@@ -339,12 +347,12 @@ static bool try_one(struct tm_predictor *predictor, const struct layout_plan *pl
     bool details = !best->any || !best->fits; /* what does not fit is told apart by its memory */
     predict_layout(predictor, plan, cut, details, best->samples_per_s, &prediction);
     bool better = !best->any || (prediction.fits && !best->fits);
+    double samples_per_s = tm_prediction__lasting_rate(&prediction);
     if (!better && prediction.fits == best->fits)
-        better =
-            best->fits ? prediction.samples_per_s > best->samples_per_s : largest_gib(&prediction) < best->largest_gib;
+        better = best->fits ? samples_per_s > best->samples_per_s : largest_gib(&prediction) < best->largest_gib;
     if (better)
-        *best = (struct best){*plan, true, prediction.fits, prediction.samples_per_s,
-                              prediction.fits ? 0 : largest_gib(&prediction)};
+        *best =
+            (struct best){*plan, true, prediction.fits, samples_per_s, prediction.fits ? 0 : largest_gib(&prediction)};
     return prediction.fits;
 }
 

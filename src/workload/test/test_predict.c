@@ -141,10 +141,19 @@ static void test_bursts(void **state)
     struct tm_prediction sustained = predict(&request);
     request.burst = true;
     struct tm_prediction burst = predict(&request);
-    double drain_s = 143667240.0 * 2 * 2 * 7 / 8 * 8 / 2.5e9;
+    double drain_s = 143667240.0 * 4 * 2 * 7 / 8 * 8 / 2.5e9; /* under autocast gradients have 4 bytes */
     assert_true(burst.step_s.mean < sustained.step_s.mean && sustained.step_s.mean <= slow.step_s.mean);
     assert_true(close_to(sustained.step_s.mean, drain_s, 1e-6) && close_to(burst.sustained_s, drain_s, 1e-6));
     assert_true(close_to(sum_of_parts(&sustained), sustained.step_s.mean, 1e-9));
+    model.narrow_gradients = true;
+    struct tm_prediction narrow = predict(&request);
+    assert_true(close_to(narrow.sustained_s, drain_s / 2, 1e-6) && narrow.step_s.mean < burst.step_s.mean);
+    model.narrow_gradients = false;
+    request.pipelines = request.stages = 0; /* a layout for the time after the burst: fewer exchange less */
+    struct tm_prediction chosen = predict(&request);
+    assert_true(chosen.sustained_s < 0.7 * burst.sustained_s && chosen.pipelines < 8);
+    request.pipelines = 8;
+    request.stages = 1;
     request.batch = 8 * 32 * 64; /* much to compute between two exchanges: the average is low */
     request.burst = false;
     sustained = predict(&request);
@@ -613,6 +622,7 @@ static void test_measured_gradients(void **state)
     static const struct tm_comm_bucket early[] = {{4.6e7, 0.01}, {5e6, 1}}, late[] = {{5e6, 0.1}, {4.6e7, 1}};
     struct tm_model model;
     model_from("resnet50", &model);
+    model.narrow_gradients = true; /* as many bytes as those that were measured */
     struct tm_fleet_group group = group_of("v", v100(), 4, 1, 1e10);
     struct tm_predict_request request = request_of(&model, &group, 1, 128);
     request.micro_batch = 32;
