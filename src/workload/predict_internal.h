@@ -72,6 +72,8 @@ double tm_prediction__lasting_rate(const struct tm_prediction *p);
 
 /* Between instances while they send: the burst, where there is one. */
 double tm_group__bit_s(const struct tm_fleet_group *group);
+/* Can so many pipelines of so many GPUs each stay on one instance? */
+bool tm_group__stays_inside(const struct tm_fleet_group *group, int width, int pipelines);
 /* Between GPUs of one instance. */
 double tm_group__local_bit_s(const struct tm_fleet_group *group);
 /* Memory of a stage's GPU. */
