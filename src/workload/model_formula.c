@@ -35,11 +35,12 @@ struct formula {
     int64_t recompute;
     int64_t compile;
     bool narrow_gradients;
+    int64_t dropout; /* 1: values are dropped, and masks kept; -1: as the family's published recipe */
 };
 
 static const char key_list[] =
     "layers, hidden, heads, kv_heads, head_dim, ffn, ctx, vocab, experts, active, "
-    "tied, lora, attention, recompute, compile, gradients; vit: image, patch, classes; t5: target";
+    "tied, lora, attention, recompute, compile, dropout, gradients; vit: image, patch, classes; t5: target";
 
 /* A whole number; of tokens 4k, too: 4,096. */
 static bool read_value(const char *text, size_t length, bool tokens, int64_t *out)
@@ -88,7 +89,8 @@ static bool read_pair(const char *at, size_t length, struct formula *formula, st
                 {"tied", &formula->tied, 0, 1},
                 {"lora", &formula->lora, 1, 1 << 16},
                 {"recompute", &formula->recompute, 0, 1},
-                {"compile", &formula->compile, 0, 1}};
+                {"compile", &formula->compile, 0, 1},
+                {"dropout", &formula->dropout, 0, 1}};
     const char *equals = memchr(at, '=', length);
     size_t key_length = equals != NULL ? (size_t)(equals - at) : length;
     const char *value = equals != NULL ? equals + 1 : "1";
@@ -188,6 +190,7 @@ static int check_formula(struct formula *formula, struct tm_error *e)
     set_or(&formula->vocab, vocab[formula->family]);
     set_or(&formula->experts, 1);
     set_or(&formula->active, formula->experts > 1 ? 2 : 1);
+    if (formula->dropout < 0) formula->dropout = formula->family == FAMILY_bert;
     if (formula->tied < 0) formula->tied = llama || formula->family == FAMILY_vit ? 0 : 1;
     if (formula->head_dim == 0 && formula->hidden % formula->heads != 0)
         return tm_error_set(e, TM_EUSAGE, "model formula: hidden=%lld is not a multiple of heads=%lld",
@@ -225,6 +228,21 @@ static struct weights weights_of(const struct formula *formula)
         .small = (llama || formula->family == FAMILY_t5 ? 2 * d : 6 * d + a + 2 * k + f) +
                  (formula->experts > 1 ? d * (double)formula->experts : 0),
     };
+}
+
+/* What dropout keeps: masks of a byte for what is added to the residual stream twice, and T5's feed-forward middle with
+ * its result; of plain attention the mask of the scores and what is left of them. Fused attention draws its mask anew
+ * from a seed. */
+static void keep_masks(const struct formula *formula, struct tm_layer *layer)
+{
+    static const double MASK = 0.25; /* of a value of 32 bits */
+    double t = (double)formula->ctx;
+    double middle = formula->family == FAMILY_t5 ? t * (double)(formula->ffn * formula->active) : 0;
+    double scores = formula->plain != 0 ? (double)formula->heads * t * t : 0;
+    double masks = MASK * (2 * t * (double)formula->hidden + middle + scores);
+    if (formula->dropout == 0) return;
+    layer->saved_values += masks + middle + scores;
+    layer->wide_values += masks;
 }
 
 /* A pre-norm block. Kept for the backward pass, per token: of norms their input in 32 bits and their output; queries,
@@ -268,6 +286,7 @@ static struct tm_layer block_of(const struct formula *formula, const char *name)
         layer.ops += 8;
     }
     layer.forward_flops += formula->plain == 0 ? layer.attention_flops : attention;
+    keep_masks(formula, &layer);
     return layer;
 }
 
@@ -419,7 +438,7 @@ int tm_model__from_formula(const char *text, struct tm_model *model, struct tm_e
     static const char *const sources[FAMILIES] = {"formula of a GPT-2-like decoder", "formula of a Llama-like decoder",
                                                   "formula of a BERT-like encoder", "formula of a vision transformer",
                                                   "formula of a T5-like encoder and decoder"};
-    struct formula formula = {.family = family_of(text), .tied = -1};
+    struct formula formula = {.family = family_of(text), .tied = -1, .dropout = -1};
     if (formula.family == FAMILIES)
         return tm_error_set(e, TM_EUSAGE, "model formula: \"%.40s\": expected gpt:, llama:, bert:, vit: or t5:", text);
     int rc = read_formula(text + strlen(family_names[formula.family]), &formula, e);

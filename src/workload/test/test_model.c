@@ -325,6 +325,37 @@ static void test_formula_keys(void **state)
     tm_model_deinit(&model);
 }
 
+/* BERT is trained with dropout: masks of a byte, and beside plain attention a second copy of the scores. */
+static void test_dropout(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *with, *without;
+        double narrow, masks; /* values of a block, and bytes */
+    } rows[] = {
+        {"bert:layers=1,hidden=64,ctx=32", "bert:layers=1,hidden=64,ctx=32,dropout=0", 0, 2 * 32 * 64},
+        {"bert:layers=1,hidden=64,ctx=32,attention=plain", "bert:layers=1,hidden=64,ctx=32,attention=plain,dropout=0",
+         32 * 32, 2 * 32 * 64 + 32 * 32},
+        {"t5:layers=1,hidden=64,ctx=32,dropout", "t5:layers=1,hidden=64,ctx=32", 32 * 256, 2 * 32 * 64 + 32 * 256},
+        {"gpt:layers=1,hidden=64,ctx=32,dropout=1", "gpt:layers=1,hidden=64,ctx=32", 0, 2 * 32 * 64},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_model with;
+        struct tm_model without;
+        model_from(rows[i].with, &with);
+        model_from(rows[i].without, &without);
+        const struct tm_layer *block = &with.layers[1];
+        const struct tm_layer *plain = &without.layers[1];
+        double wide = block->wide_values - plain->wide_values;
+        assert_row(4 * wide == rows[i].masks, "%s: masks of %g bytes", rows[i].with, 4 * wide);
+        assert_row(block->saved_values - plain->saved_values == wide + rows[i].narrow, "%s: %g more", rows[i].with,
+                   block->saved_values - plain->saved_values);
+        assert_row(block->forward_flops == plain->forward_flops, "%s", rows[i].with);
+        tm_model_deinit(&with);
+        tm_model_deinit(&without);
+    }
+}
+
 /* Networks of convolutions take keys, too; the area of an image scales what convolutions do, not their weights. */
 static void test_keys_of_files(void **state)
 {
@@ -718,7 +749,7 @@ static void test_failing_allocations(void **state)
 TM_TEST_MAIN(TM_TEST(test_every_key), TM_TEST(test_every_kind), TM_TEST(test_tied_layers_and_throughput),
              TM_TEST(test_bad_files_name_the_line), TM_TEST(test_nul_bytes), TM_TEST(test_limits),
              TM_TEST(test_round_trip), TM_TEST(test_formula), TM_TEST(test_formula_fills_in),
-             TM_TEST(test_formula_keys), TM_TEST(test_keys_of_files), TM_TEST(test_bad_formulas),
+             TM_TEST(test_formula_keys), TM_TEST(test_dropout), TM_TEST(test_keys_of_files), TM_TEST(test_bad_formulas),
              TM_TEST(test_load_by_path), TM_TEST(test_unknown_names), TM_TEST(test_shipped_models_load),
              TM_TEST(test_tokens_of_a_sample), TM_TEST(test_published_parameters), TM_TEST(test_formula_equals_shipped),
              TM_TEST(test_training_flops_against_counted), TM_TEST(test_failing_allocations))
