@@ -254,6 +254,7 @@ static void print_prediction_json(struct tm_cli *cli, const struct tm_model *mod
     tm_jsonout_integer(&json, "micro_batch", p->micro_batch);
     tm_jsonout_integer(&json, "micro_batches", p->micro_batches);
     write_shares(&json, p, fleet);
+    tm_jsonout_integer(&json, "idle_gpus", p->idle_gpus);
     tm_jsonout_integer(&json, "global_batch", batch);
     tm_jsonout_string(&json, "input", model->input);
     tm_jsonout_string(&json, "precision", tm_precision_names[precision]);
@@ -322,6 +323,11 @@ static void print_prediction(struct tm_cli *cli, const struct tm_model *model, c
     tm_text_puts(out, "  parallel     ");
     tm_way_put_words(out, p);
     tm_text_puts(out, tm_way_needs_own_engine(p) ? "; needs an engine of your own\n" : "\n");
+    if (p->idle_gpus > 0)
+        tm_text_printf(out, "  idle         %d of %d GPUs: %s\n", p->idle_gpus,
+                       p->idle_gpus + p->pipelines * p->stages * (p->tensor > 1 ? p->tensor : 1),
+                       tm_given(cli, "layout") ? "the layout leaves them out"
+                                               : "no layout that was tried is faster with them");
     tm_text_printf(out, "  step         %.4g s (80%%: %.4g - %.4g)\n", p->step_s.mean, p->step_s.p10, p->step_s.p90);
     if (p->sustained_s > 1.02 * p->step_s.mean)
         tm_text_printf(out, "  in the end   %.4g s, once the links' burst is used up (%s)\n", p->sustained_s,

@@ -41,6 +41,8 @@ void tm_way_put_words(struct tm_text *out, const struct tm_prediction *predictio
     if (prediction->pipelines > 1 || prediction->tensor <= 1)
         tm_text_puts(out, prediction->stages > 1 ? "pipelines" : "data parallel");
     if (prediction->zero > 0) tm_text_printf(out, ", %s", sharded[prediction->zero]);
+    if (prediction->zero > 0 && prediction->shards < prediction->pipelines)
+        tm_text_printf(out, ", among the %d GPUs of an instance (hybrid sharding)", prediction->shards);
 }
 
 void tm_way_put_json(struct tm_jsonout *json, const struct tm_prediction *prediction)
@@ -48,6 +50,7 @@ void tm_way_put_json(struct tm_jsonout *json, const struct tm_prediction *predic
     tm_jsonout_object(json, "parallel");
     tm_jsonout_string(json, "way", tm_way_name(prediction));
     tm_jsonout_integer(json, "zero", prediction->zero);
+    tm_jsonout_integer(json, "shards", prediction->zero > 0 ? prediction->shards : 1);
     tm_jsonout_integer(json, "tensor", prediction->tensor > 1 ? prediction->tensor : 1);
     tm_jsonout_bool(json, "own_engine", tm_way_needs_own_engine(prediction));
     tm_jsonout_end(json);

@@ -17,7 +17,7 @@ const char *tm_way_name(const struct tm_prediction *prediction);
 void tm_way_put_short(struct tm_text *out, const struct tm_prediction *prediction);
 /* "data parallel, weights sharded, too (ZeRO 3, FSDP)" */
 void tm_way_put_words(struct tm_text *out, const struct tm_prediction *prediction);
-/* {"way","zero","tensor","own_engine"} */
+/* {"way","zero","shards","tensor","own_engine"} */
 void tm_way_put_json(struct tm_jsonout *json, const struct tm_prediction *prediction);
 /* Our runtime does data parallel and pipelines; what else there is needs an engine of the user's own. */
 bool tm_way_needs_own_engine(const struct tm_prediction *prediction);

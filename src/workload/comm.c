@@ -118,6 +118,10 @@ double tm_comm__send_ms(const struct tm_comm_model *model, double bytes, double 
 size_t tm_comm__buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out, size_t max)
 {
     size_t made = 0;
+    double total = 0;
+    for (size_t i = 0; i < count; i++)
+        total += tensors[i].bytes;
+    double usual = fmax(BUCKET_BYTES, max > 1 ? (total - FIRST_BUCKET_BYTES) / (double)(max - 1) : 0);
     double limit = max > 1 ? FIRST_BUCKET_BYTES : INFINITY;
     struct tm_comm_bucket bucket = {0, 0};
     for (size_t i = 0; i < count; i++) {
@@ -131,7 +135,7 @@ size_t tm_comm__buckets(const struct tm_comm_bucket *tensors, size_t count, stru
             if (bucket.bytes < limit) continue;
             out[made++] = bucket;
             bucket = (struct tm_comm_bucket){0, 0};
-            limit = made + 1 < max ? BUCKET_BYTES : INFINITY;
+            limit = made + 1 < max ? usual : INFINITY;
         }
     }
     if (bucket.bytes > 0) out[made++] = bucket;

@@ -46,7 +46,7 @@ struct tm_comm_bucket {
 };
 
 /* PyTorch's buckets, of layers in the order in which the backward pass gives them: bytes of each and the share of the
- * pass behind it. Returns how many there are; at most `max` (the last takes the rest). */
+ * pass behind it. Returns how many there are; at most `max` (larger ones, where those of PyTorch would be more). */
 size_t tm_comm__buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out, size_t max);
 /* The same of whole tensors, as PyTorch has it: a bucket closes behind the tensor that fills it, and waits for the last
  * of them. */

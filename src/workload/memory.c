@@ -79,33 +79,49 @@ static double head_gone(const struct tm_footprint *footprint, const struct tm_me
     bool narrow = tm_precision_value_bytes(use->precision) < 4;
     double narrow_values = use->recompute ? footprint->head_kept_narrow_values : footprint->head_narrow_values;
     double wide_values = use->recompute ? footprint->head_kept_wide_values : footprint->head_wide_values;
-    double casts = narrow && use->zero < 3 ? 2 * footprint->head_trained_params : 0;
+    double casts = narrow && use->zero < 3 && !use->narrow_gradients ? 2 * footprint->head_trained_params : 0;
     return casts + (narrow_values * (narrow ? 2 : 4) + wide_values * 4) * samples;
+}
+
+/* Weights, frozen or not, their masters and optimizer states: what is there all the time. */
+static double held_bytes(const struct tm_footprint *footprint, const struct tm_memory_use *use, bool own16)
+{
+    double trained = footprint->params - footprint->frozen_params;
+    double share = use->shards > 1 ? 1.0 / use->shards : 1;
+    double weights = use->zero >= 3 ? share : 1;
+    double states = use->zero >= 1 ? share : 1;
+    double frozen = footprint->frozen_params * (tm_precision_value_bytes(use->precision) < 4 ? 2 : 4) * weights;
+    if (own16) return frozen + trained * (2 * weights + 4 * states * (1 + use->optimizer_states));
+    return frozen + trained * 4 * (weights + states * use->optimizer_states);
+}
+
+/* 16-bit copies of the weights, or the layers that are gathered while they compute: this one and the next. */
+static double cast_bytes(const struct tm_footprint *footprint, const struct tm_memory_use *use, bool narrow, bool own16)
+{
+    if (use->zero >= 3) return 2 * footprint->layer_params * (narrow ? 2 : 4);
+    if (!narrow || own16) return 0;
+    return 2 * (use->recompute ? footprint->kept_cast_params : footprint->cast_params);
 }
 
 double tm_memory_gib(const struct tm_footprint *footprint, const struct tm_memory_use *use)
 {
     bool narrow = tm_precision_value_bytes(use->precision) < 4;
+    bool own16 = narrow && use->narrow_gradients;
     double value_bytes = narrow ? 2 : 4;
     double trained = footprint->params - footprint->frozen_params;
-    double share = use->shards > 1 ? 1.0 / use->shards : 1;
-    double weights = use->zero >= 3 ? share : 1;
-    double gradients = use->zero >= 2 ? share : 1;
-    double states = use->zero >= 1 ? share : 1;
-    double held =
-        footprint->frozen_params * value_bytes * weights + trained * 4 * (weights + states * use->optimizer_states);
-    double casts = narrow ? 2 * (use->recompute ? footprint->kept_cast_params : footprint->cast_params) : 0;
-    if (use->zero >= 3) casts = 2 * footprint->layer_params * value_bytes; /* this layer and the next */
+    double gradient_bytes = (own16 ? 2.0 : 4.0) * (use->zero >= 2 && use->shards > 1 ? 1.0 / use->shards : 1);
+    double casts = cast_bytes(footprint, use, narrow, own16);
     double kept = use->recompute ? footprint->kept_narrow_values * value_bytes + footprint->kept_wide_values * 4
                                  : footprint->narrow_values * value_bytes + footprint->wide_values * 4;
     double again = use->recompute ? footprint->again_narrow_values * value_bytes + footprint->again_wide_values * 4 : 0;
-    double before = use->micro_batches > 1 ? 4 * trained * gradients : 0;
+    double before = use->micro_batches > 1 ? trained * gradient_bytes : 0;
     double begin = casts + before + kept * use->in_flight * use->micro_batch;
     double left = begin - before - head_gone(footprint, use, use->micro_batch) +
-                  fmax(before, 4 * footprint->head_trained_params * gradients);
-    double whole = use->zero >= 2 ? 4 * footprint->layer_params : 0; /* before it is shared out */
-    double end = 4 * trained * gradients + whole + 8 * footprint->tied_params * gradients +
+                  fmax(before, footprint->head_trained_params * gradient_bytes);
+    double whole = use->zero >= 2 ? (own16 ? 2 : 4) * footprint->layer_params : 0; /* before it is shared out */
+    double end = (trained + 2 * footprint->tied_params) * gradient_bytes + whole +
                  kept * (use->in_flight - 1) * use->micro_batch + again * use->micro_batch;
+    double held = held_bytes(footprint, use, own16);
     return (held + fmax(fmax(begin, left), end)) / (use->tensor > 1 ? use->tensor : 1) / (1 << 30) + WORKSPACE_GIB;
 }
 

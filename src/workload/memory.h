@@ -5,8 +5,9 @@
  * of three moments: when the backward pass begins (all activations, and gradients only of micro-batches before), when
  * it leaves the products at the end (VGG's have most of the weights, and all convolutions still wait), or when it ends
  * (all gradients, and the last activations). Frozen weights are held in the format of the training and have
- * neither gradient nor state. Of weights that are shared out, two layers are whole at a time. With recomputation a
- * block keeps its input alone, and one block at a time is whole. */
+ * neither gradient nor state. Where the network itself is trained in 16 bits, weights and gradients have 16 for good,
+ * and the weights masters in 32 beside them. Of weights that are shared out, two layers are whole at a time. With
+ * recomputation a block keeps its input alone, and one block at a time is whole. */
 #ifndef TM_WORKLOAD_MEMORY_H
 #define TM_WORKLOAD_MEMORY_H
 
@@ -40,8 +41,9 @@ struct tm_memory_use {
     int in_flight;     /* micro-batches whose activations are held at once */
     int micro_batches; /* of a step: more than one add up in the gradients */
     bool recompute;
-    int tensor; /* GPUs that hold a layer together; 0 or 1: one */
-    int zero;   /* what `shards` GPUs share out: ZeRO 1 optimizer states, 2 gradients too, 3 weights too */
+    bool narrow_gradients; /* in 16 bits, as weights beside their masters */
+    int tensor;            /* GPUs that hold a layer together; 0 or 1: one */
+    int zero;              /* what `shards` GPUs share out: ZeRO 1 optimizer states, 2 gradients too, 3 weights too */
     int shards;
 };
 

@@ -110,18 +110,86 @@ static int load_formula(const struct tm_shipped__model *shipped, const char *spe
     return tm_error_nomem(e);
 }
 
-/* A shipped file by its name, maybe with the keys behind it that it can have: resnet50,channels_last=1. */
+bool tm_model__read_gradients(const char *text, size_t length, bool *out_narrow)
+{
+    static const char *const names[] = {"16", "fp16", "bf16", "32", "fp32"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strlen(names[i]) != length || strncmp(names[i], text, length) != 0) continue;
+        *out_narrow = i < 3;
+        return true;
+    }
+    return false;
+}
+
+/* Images of another size: what convolutions do and keep goes by the area. Pooling leaves as much to the products at the
+ * end. */
+static bool resize_image(struct tm_model *model, int64_t side)
+{
+    double scale = (double)(side * side) / (224.0 * 224);
+    for (size_t i = 0; i < model->layer_count; i++) {
+        struct tm_layer *layer = &model->layers[i];
+        if (layer->kind == TM_LAYER_matmul) continue;
+        layer->forward_flops *= scale;
+        layer->traffic_values *= scale;
+        layer->saved_values *= scale;
+        layer->wide_values *= scale;
+        layer->output_values *= scale;
+    }
+    model->input = tm_arena_printf(&model->arena, "3x%lldx%lld", (long long)side, (long long)side);
+    return model->input != NULL;
+}
+
+/* One key behind the name of a network of convolutions; a switch may stand alone. */
+static int read_file_key(const char *name, const char *at, size_t length, struct tm_model *model, struct tm_error *e)
+{
+    const struct {
+        const char *key;
+        bool *on;
+    } switches[] = {
+        {"channels_last", &model->channels_last}, {"recompute", &model->recompute}, {"compile", &model->compiled}};
+    const char *equals = memchr(at, '=', length);
+    size_t key_length = equals != NULL ? (size_t)(equals - at) : length;
+    const char *value = equals != NULL ? equals + 1 : "1";
+    size_t value_length = equals != NULL ? length - key_length - 1 : 1;
+    int64_t number = 0;
+    bool whole = tm_number_i64(value, value_length, &number);
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
+        if (strlen(switches[i].key) != key_length || strncmp(switches[i].key, at, key_length) != 0) continue;
+        *switches[i].on = number == 1;
+        if (whole && (number == 0 || number == 1)) return 0;
+    }
+    if (key_length == 9 && strncmp(at, "gradients", 9) == 0 &&
+        tm_model__read_gradients(value, value_length, &model->narrow_gradients))
+        return 0;
+    bool image = key_length == 5 && strncmp(at, "image", 5) == 0 && strcmp(model->input, "3x224x224") == 0;
+    if (image && whole && number >= 32 && number <= 4096 && number % 32 == 0)
+        return resize_image(model, number) ? 0 : tm_error_nomem(e);
+    return tm_error_set(e, TM_EUSAGE,
+                        "model %s: \"%.*s\": expected channels_last=1, recompute=1, compile=1, gradients=16 or "
+                        "image=PIXELS (of a side, a multiple of 32)",
+                        name, (int)(length < 60 ? length : 60), at);
+}
+
+/* A shipped file by its name, maybe with the keys behind it that it can have: resnet50,channels_last=1,image=160. */
 static int load_shipped_file(const struct tm_shipped__model *shipped, const char *spec, struct tm_model *model,
                              struct tm_error *e)
 {
     const char *more = spec + strlen(shipped->name);
-    bool channels_last = strlen(more) == 16 && strcmp(more + 1, "channels_last=1") == 0;
-    if (*more != '\0' && !channels_last)
-        return tm_error_set(e, TM_EUSAGE, "model %s: \"%.60s\": the only key that it takes is channels_last=1",
-                            shipped->name, more + 1);
-    int rc = tm_model__parse(shipped->name, shipped->text, shipped->length, model, e);
-    if (rc == 0 && channels_last) model->channels_last = true;
-    return rc;
+    struct tm_model fresh;
+    tm_model_init(&fresh);
+    int rc = tm_model__parse(shipped->name, shipped->text, shipped->length, &fresh, e);
+    while (rc == 0 && *more != '\0') {
+        size_t length = strcspn(++more, ",;");
+        rc = read_file_key(shipped->name, more, length, &fresh, e);
+        more += length;
+    }
+    if (rc != 0) {
+        tm_model_deinit(&fresh);
+        return rc;
+    }
+    tm_model_deinit(model);
+    *model = fresh;
+    return 0;
 }
 
 static bool cut_end(char *name, const char *end)

@@ -60,11 +60,13 @@ struct tm_model {
     int optimizer_states; /* values kept per parameter besides the weight: 2 for Adam */
     int global_batch;     /* 0: not said */
     int micro_batch;
-    int heads;          /* of attention; those that compute a block together have as many each; 0: not known */
-    bool recompute;     /* every block's activations are recomputed, whether memory asks for it or not */
-    bool compiled;      /* by torch.compile or the like: fewer launches, less traffic */
-    bool channels_last; /* convolutions on values laid out so: tensor cores take them as they are */
-    bool even_cut;      /* its trainer gives every stage as many layers, whatever they cost */
+    int heads;             /* of attention; those that compute a block together have as many each; 0: not known */
+    bool recompute;        /* every block's activations are recomputed, whether memory asks for it or not */
+    bool compiled;         /* by torch.compile or the like: fewer launches, less traffic */
+    bool narrow_gradients; /* made, held and sent in the 16 bits of the training, as are the weights, beside masters in
+                              32: no autocast, under which gradients have 32 bits */
+    bool channels_last;    /* convolutions on values laid out so: tensor cores take them as they are */
+    bool even_cut;         /* its trainer gives every stage as many layers, whatever they cost */
     struct tm_layer *layers;
     size_t layer_count;
     struct tm_model_point *points;
@@ -80,6 +82,8 @@ int tm_model__parse(const char *file, const char *text, size_t length, struct tm
 /* A formula with its family: "gpt:...", "llama:...", "bert:...", "vit:...", "t5:...". */
 bool tm_model__is_formula(const char *text);
 int tm_model__from_formula(const char *formula, struct tm_model *model, struct tm_error *e);
+/* Bits of gradients: "16", "fp16", "bf16", "32" or "fp32"; false: none of these. */
+bool tm_model__read_gradients(const char *text, size_t length, bool *out_narrow);
 /* Our file form; reading it back gives the same model. */
 void tm_model__print(const struct tm_model *model, struct tm_text *out);
 

@@ -8,6 +8,7 @@
  *     optimizer-states: 2                   values kept per parameter besides the weight
  *     recompute: 1                          blocks' activations are always recomputed
  *     compile: 1                            kernels are fused by a compiler
+ *     gradients: 16                         have 16 bits in training of 16 bits; without: 32, as under autocast
  *     cut: even                             stages have as many layers each; without: as much to do
  *     source: where the figures come from
  *
@@ -93,8 +94,9 @@ static int keep_switch(const struct reader *reader, struct tm_slice value, bool 
 
 static int read_key(struct reader *reader)
 {
-    static const char *const names[] = {"name",        "input",     "source",  "optimizer-states", "global-batch",
-                                        "micro-batch", "recompute", "compile", "channels-last",    "cut"};
+    static const char *const names[] = {"name",          "input",       "source",    "optimizer-states",
+                                        "global-batch",  "micro-batch", "recompute", "compile",
+                                        "channels-last", "cut",         "gradients"};
     enum { KEYS = sizeof names / sizeof *names };
     struct tm_slice name;
     struct tm_slice value;
@@ -105,7 +107,7 @@ static int read_key(struct reader *reader)
         key++;
     if (key == KEYS)
         return wrong(reader, "one of the keys name, input, source, optimizer-states, global-batch, micro-batch, "
-                             "recompute, compile, channels-last, cut");
+                             "recompute, compile, channels-last, cut, gradients");
     if ((reader->keys_seen & 1U << key) != 0) return wrong(reader, "each key once");
     reader->keys_seen |= 1U << key;
     struct tm_model *model = reader->model;
@@ -128,9 +130,13 @@ static int read_key(struct reader *reader)
         return keep_switch(reader, value, &model->compiled);
     case 8:
         return keep_switch(reader, value, &model->channels_last);
-    default:
+    case 9:
         model->even_cut = tm_slice_equals(value, "even");
         return model->even_cut ? 0 : wrong(reader, "cut: even");
+    default:
+        return tm_model__read_gradients(value.data, value.length, &model->narrow_gradients)
+                   ? 0
+                   : wrong(reader, "gradients: 16 or 32");
     }
 }
 
@@ -394,6 +400,7 @@ void tm_model__print(const struct tm_model *model, struct tm_text *out)
     if (model->recompute) tm_text_puts(out, "recompute: 1\n");
     if (model->compiled) tm_text_puts(out, "compile: 1\n");
     if (model->channels_last) tm_text_puts(out, "channels-last: 1\n");
+    if (model->narrow_gradients) tm_text_puts(out, "gradients: 16\n");
     size_t columns = columns_of(model);
     tm_text_printf(out, "\n%s\n", header_of(columns));
     for (size_t i = 0; i < model->layer_count; i++)

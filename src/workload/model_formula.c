@@ -34,10 +34,13 @@ struct formula {
     int64_t plain;                 /* attention scores are stored */
     int64_t recompute;
     int64_t compile;
+    bool narrow_gradients;
+    int64_t dropout; /* 1: values are dropped, and masks kept; -1: as the family's published recipe */
 };
 
-static const char key_list[] = "layers, hidden, heads, kv_heads, head_dim, ffn, ctx, vocab, experts, active, "
-                               "tied, lora, attention, recompute, compile; vit: image, patch, classes; t5: target";
+static const char key_list[] =
+    "layers, hidden, heads, kv_heads, head_dim, ffn, ctx, vocab, experts, active, "
+    "tied, lora, attention, recompute, compile, dropout, gradients; vit: image, patch, classes; t5: target";
 
 /* A whole number; of tokens 4k, too: 4,096. */
 static bool read_value(const char *text, size_t length, bool tokens, int64_t *out)
@@ -52,7 +55,17 @@ struct range {
     int64_t min, max; /* both 0: of no key */
 };
 
-/* One KEY=VALUE; *range is what the values of the key may be, where there is such a key. */
+/* A key whose value is a word. */
+static bool read_word(const char *at, size_t key_length, const char *value, size_t length, struct formula *formula)
+{
+    if (key_length == 9 && memcmp(at, "gradients", 9) == 0)
+        return tm_model__read_gradients(value, length, &formula->narrow_gradients);
+    if (key_length != 9 || memcmp(at, "attention", 9) != 0 || length != 5) return false;
+    formula->plain = memcmp(value, "plain", 5) == 0;
+    return formula->plain == 1 || memcmp(value, "fused", 5) == 0;
+}
+
+/* One KEY=VALUE, or a switch alone; *range is what the values of the key may be, where there is such a key. */
 static bool read_pair(const char *at, size_t length, struct formula *formula, struct range *range)
 {
     const struct {
@@ -76,20 +89,19 @@ static bool read_pair(const char *at, size_t length, struct formula *formula, st
                 {"tied", &formula->tied, 0, 1},
                 {"lora", &formula->lora, 1, 1 << 16},
                 {"recompute", &formula->recompute, 0, 1},
-                {"compile", &formula->compile, 0, 1}};
+                {"compile", &formula->compile, 0, 1},
+                {"dropout", &formula->dropout, 0, 1}};
     const char *equals = memchr(at, '=', length);
-    if (equals == NULL) return false;
-    size_t key_length = (size_t)(equals - at);
-    size_t value_length = length - key_length - 1;
-    if (key_length == 9 && memcmp(at, "attention", 9) == 0) {
-        formula->plain = value_length == 5 && memcmp(equals + 1, "plain", 5) == 0;
-        return formula->plain == 1 || (value_length == 5 && memcmp(equals + 1, "fused", 5) == 0);
-    }
+    size_t key_length = equals != NULL ? (size_t)(equals - at) : length;
+    const char *value = equals != NULL ? equals + 1 : "1";
+    size_t value_length = equals != NULL ? length - key_length - 1 : 1;
+    if (equals != NULL && read_word(at, key_length, value, value_length, formula)) return true;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (strlen(keys[i].key) != key_length || memcmp(keys[i].key, at, key_length) != 0) continue;
         bool tokens = keys[i].value == &formula->ctx || keys[i].value == &formula->target;
+        if (equals == NULL && keys[i].max > 1) return false;
         *range = (struct range){keys[i].min, keys[i].max};
-        return read_value(equals + 1, value_length, tokens, keys[i].value) && *keys[i].value >= keys[i].min &&
+        return read_value(value, value_length, tokens, keys[i].value) && *keys[i].value >= keys[i].min &&
                *keys[i].value <= keys[i].max;
     }
     return false;
@@ -178,6 +190,7 @@ static int check_formula(struct formula *formula, struct tm_error *e)
     set_or(&formula->vocab, vocab[formula->family]);
     set_or(&formula->experts, 1);
     set_or(&formula->active, formula->experts > 1 ? 2 : 1);
+    if (formula->dropout < 0) formula->dropout = formula->family == FAMILY_bert;
     if (formula->tied < 0) formula->tied = llama || formula->family == FAMILY_vit ? 0 : 1;
     if (formula->head_dim == 0 && formula->hidden % formula->heads != 0)
         return tm_error_set(e, TM_EUSAGE, "model formula: hidden=%lld is not a multiple of heads=%lld",
@@ -215,6 +228,21 @@ static struct weights weights_of(const struct formula *formula)
         .small = (llama || formula->family == FAMILY_t5 ? 2 * d : 6 * d + a + 2 * k + f) +
                  (formula->experts > 1 ? d * (double)formula->experts : 0),
     };
+}
+
+/* What dropout keeps: masks of a byte for what is added to the residual stream twice, and T5's feed-forward middle with
+ * its result; of plain attention the mask of the scores and what is left of them. Fused attention draws its mask anew
+ * from a seed. */
+static void keep_masks(const struct formula *formula, struct tm_layer *layer)
+{
+    static const double MASK = 0.25; /* of a value of 32 bits */
+    double t = (double)formula->ctx;
+    double middle = formula->family == FAMILY_t5 ? t * (double)(formula->ffn * formula->active) : 0;
+    double scores = formula->plain != 0 ? (double)formula->heads * t * t : 0;
+    double masks = MASK * (2 * t * (double)formula->hidden + middle + scores);
+    if (formula->dropout == 0) return;
+    layer->saved_values += masks + middle + scores;
+    layer->wide_values += masks;
 }
 
 /* A pre-norm block. Kept for the backward pass, per token: of norms their input in 32 bits and their output; queries,
@@ -258,6 +286,7 @@ static struct tm_layer block_of(const struct formula *formula, const char *name)
         layer.ops += 8;
     }
     layer.forward_flops += formula->plain == 0 ? layer.attention_flops : attention;
+    keep_masks(formula, &layer);
     return layer;
 }
 
@@ -409,7 +438,7 @@ int tm_model__from_formula(const char *text, struct tm_model *model, struct tm_e
     static const char *const sources[FAMILIES] = {"formula of a GPT-2-like decoder", "formula of a Llama-like decoder",
                                                   "formula of a BERT-like encoder", "formula of a vision transformer",
                                                   "formula of a T5-like encoder and decoder"};
-    struct formula formula = {.family = family_of(text), .tied = -1};
+    struct formula formula = {.family = family_of(text), .tied = -1, .dropout = -1};
     if (formula.family == FAMILIES)
         return tm_error_set(e, TM_EUSAGE, "model formula: \"%.40s\": expected gpt:, llama:, bert:, vit: or t5:", text);
     int rc = read_formula(text + strlen(family_names[formula.family]), &formula, e);
@@ -427,6 +456,7 @@ int tm_model__from_formula(const char *text, struct tm_model *model, struct tm_e
     fresh.heads = (int)formula.heads;
     fresh.recompute = formula.recompute != 0;
     fresh.compiled = formula.compile != 0;
+    fresh.narrow_gradients = formula.narrow_gradients;
     bool ok = fresh.layers != NULL && fresh.name != NULL && fresh.input != NULL;
     for (int64_t i = 0; ok && i < blocks; i++) {
         const char *name = tm_arena_printf(&fresh.arena, "block%lld", (long long)i);

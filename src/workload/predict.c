@@ -16,10 +16,9 @@ struct pipeline {
     bool recompute;
 };
 
-/* Do pipelines of so many stages stay on one instance each? */
-static bool stays_inside(const struct tm_fleet_group *group, size_t stages)
+bool tm_group__stays_inside(const struct tm_fleet_group *group, int width, int pipelines)
 {
-    return group->instances == 1 || (size_t)group->gpus_per_node % stages == 0;
+    return width <= group->gpus_per_node && pipelines <= group->instances * (group->gpus_per_node / width);
 }
 
 static bool stages_fit(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, double memory_gib,
@@ -33,7 +32,7 @@ static bool stages_fit(const struct tm_predictor *predictor, const struct tm_sta
 }
 
 static struct pipeline time_pipeline(struct tm_predictor *predictor, size_t group_index, struct tm_stage_cut *cut,
-                                     int micro_batch, int micro_batches)
+                                     int pipelines, int micro_batch, int micro_batches)
 {
     const struct tm_fleet_group *group = &predictor->groups[group_index];
     bool recompute = predictor->request.model->recompute;
@@ -43,7 +42,7 @@ static struct pipeline time_pipeline(struct tm_predictor *predictor, size_t grou
         recompute = true;
         fits = stages_fit(predictor, cut, memory_gib, micro_batch, micro_batches, true);
     }
-    bool inside = stays_inside(group, cut->count);
+    bool inside = tm_group__stays_inside(group, (int)cut->count, pipelines);
     double value_bytes = tm_precision_value_bytes(predictor->request.precision);
     return (struct pipeline){
         .pace = tm_predictor__pace(predictor, cut, group_index, micro_batch, recompute, inside),
@@ -149,10 +148,14 @@ static double all_reduce_ms(const struct tm_predictor *predictor, const struct t
 
 /* How long a link with a burst needs for a step's bytes at its baseline: what a step takes at least in the long run. */
 static double drain_s(const struct tm_predict_request *request, const struct tm_stage_cut *cut, int pipelines,
-                      const struct pipeline *timed, const int *most)
+                      const int *per_group, const struct pipeline *timed, const int *most)
 {
     double longest_s = 0;
-    for (size_t g = 0; g < request->group_count; g++) {
+    int instances = 0;
+    for (size_t g = 0; g < request->group_count; g++)
+        instances +=
+            (per_group[g] * (int)cut->count + request->groups[g].gpus_per_node - 1) / request->groups[g].gpus_per_node;
+    for (size_t g = 0; instances > 1 && g < request->group_count; g++) {
         const struct tm_fleet_group *group = &request->groups[g];
         if (!(group->burst_bit_s > group->network_bit_s)) continue;
         int stages = group->gpus_per_node < (int)cut->count ? group->gpus_per_node : (int)cut->count;
@@ -257,7 +260,7 @@ static void predict_layout(struct tm_predictor *predictor, const struct layout_p
     int total = (request->batch - 1) / plan->micro_batch + 1;
     int each = (total + plan->pipelines - 1) / plan->pipelines;
     for (size_t g = 0; g < request->group_count; g++) {
-        pipelines[g] = time_pipeline(predictor, g, cut, plan->micro_batch, each);
+        pipelines[g] = time_pipeline(predictor, g, cut, per_group[g], plan->micro_batch, each);
         stage_ms[g] = pipelines[g].pace.turn_ms;
         out->fits = out->fits && (per_group[g] == 0 || pipelines[g].fits);
     }
@@ -268,7 +271,7 @@ static void predict_layout(struct tm_predictor *predictor, const struct layout_p
     out->samples_per_s = request->batch / (pipeline_ms(&pipelines[last].pace, most[last]) / 1e3);
     if (out->samples_per_s <= to_beat && !details) return;
     double exposed = all_reduce_ms(predictor, cut, plan->pipelines, per_group, pipelines[last].pace.compute_ms);
-    double drain = drain_s(request, cut, plan->pipelines, pipelines, most);
+    double drain = drain_s(request, cut, plan->pipelines, per_group, pipelines, most);
     tm_predictor__fill_times(predictor, &pipelines[last].pace, most[last], exposed, drain, out);
     out->recompute = pipelines[last].recompute;
     if (details) fill_details(predictor, cut, pipelines, per_group, last, each, out);
@@ -313,6 +316,11 @@ static double largest_gib(const struct tm_prediction *prediction)
     return largest;
 }
 
+double tm_prediction__lasting_rate(const struct tm_prediction *p)
+{
+    return p->sustained_s > p->step_s.mean ? p->samples_per_s * p->step_s.mean / p->sustained_s : p->samples_per_s;
+}
+
 /* The best layout so far. */
 struct best {
     struct layout_plan plan;
@@ -339,12 +347,12 @@ static bool try_one(struct tm_predictor *predictor, const struct layout_plan *pl
     bool details = !best->any || !best->fits; /* what does not fit is told apart by its memory */
     predict_layout(predictor, plan, cut, details, best->samples_per_s, &prediction);
     bool better = !best->any || (prediction.fits && !best->fits);
+    double samples_per_s = tm_prediction__lasting_rate(&prediction);
     if (!better && prediction.fits == best->fits)
-        better =
-            best->fits ? prediction.samples_per_s > best->samples_per_s : largest_gib(&prediction) < best->largest_gib;
+        better = best->fits ? samples_per_s > best->samples_per_s : largest_gib(&prediction) < best->largest_gib;
     if (better)
-        *best = (struct best){*plan, true, prediction.fits, prediction.samples_per_s,
-                              prediction.fits ? 0 : largest_gib(&prediction)};
+        *best =
+            (struct best){*plan, true, prediction.fits, samples_per_s, prediction.fits ? 0 : largest_gib(&prediction)};
     return prediction.fits;
 }
 
@@ -486,6 +494,7 @@ int tm_predictor_run(struct tm_predictor *predictor, const int *instances, struc
     predict_layout(predictor, &best.plan, cut, true, 0, out);
     if (request->ways != 0) rc = tm_predictor__try_ways(predictor, gpus, out, e);
     if (rc != 0) return rc;
+    out->idle_gpus = gpus - out->pipelines * out->stages * (out->tensor > 1 ? out->tensor : 1);
     if (out->fits) return 0;
     return tm_error_set(
         e, TM_ENONE,

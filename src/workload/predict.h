@@ -44,7 +44,7 @@ struct tm_predict_request {
     int stages;
     const struct tm_compute_model *compute;
     const struct tm_comm_model *comm;
-    unsigned ways; /* enum tm_way that may be tried, too; of fleets of one instance type, without a layout */
+    unsigned ways; /* enum tm_way that may be tried, too, without a layout; tensor of fleets of one instance type */
     bool burst;    /* links give their burst all the time: a short run; false: no more than their baseline on average */
     /* Measured steps of this model on the first group's GPU; count 0: none. */
     const int *measured_batches;
@@ -67,6 +67,8 @@ struct tm_prediction {
     int stages;
     int tensor; /* GPUs that compute a stage together; 0 or 1: one */
     int zero;   /* what replicas share out: ZeRO 1 to 3; 0: nothing */
+    int shards; /* replicas among which they do; fewer than there are: each group of so many has all */
+    int idle_gpus;
     int micro_batch;
     int micro_batches;                            /* of the pipeline that has most */
     int group_pipelines[TM_FLEET_GROUPS_MAX];     /* of each group of the fleet ... */

@@ -56,6 +56,8 @@ struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_stag
                                   int micro_batch, bool recompute, bool inside);
 /* How much slower or faster than the common model the user's own measurements say this model is. */
 double tm_predictor__tuning(const struct tm_predictor *predictor, int micro_batch);
+/* Of one parameter. */
+double tm_predictor__gradient_bytes(const struct tm_predictor *predictor);
 /* What a stage waits for its links, of one micro-batch. */
 double tm_predictor__link_ms(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t stage,
                              size_t group, int micro_batch, bool inside);
@@ -65,8 +67,13 @@ void tm_predictor__fill_times(const struct tm_predictor *predictor, const struct
 /* Ways that the request allows beside data parallel and pipelines, where they beat `best`. */
 int tm_predictor__try_ways(struct tm_predictor *predictor, int gpus, struct tm_prediction *best, struct tm_error *e);
 
+/* Samples per second of a job that lasts longer than the burst of its links: what layouts are chosen by. */
+double tm_prediction__lasting_rate(const struct tm_prediction *p);
+
 /* Between instances while they send: the burst, where there is one. */
 double tm_group__bit_s(const struct tm_fleet_group *group);
+/* Can so many pipelines of so many GPUs each stay on one instance? */
+bool tm_group__stays_inside(const struct tm_fleet_group *group, int width, int pipelines);
 /* Between GPUs of one instance. */
 double tm_group__local_bit_s(const struct tm_fleet_group *group);
 /* Memory of a stage's GPU. */

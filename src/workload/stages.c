@@ -174,6 +174,13 @@ static double sum_of(const struct tm_comm_bucket *gradients, size_t count)
     return sum;
 }
 
+/* Under autocast the weights, and so their gradients, have 32 bits whatever products compute in. */
+double tm_predictor__gradient_bytes(const struct tm_predictor *predictor)
+{
+    const struct tm_predict_request *request = &predictor->request;
+    return request->model->narrow_gradients ? tm_precision_value_bytes(request->precision) : 4;
+}
+
 /* The buckets of the stage that has most. */
 static int find_buckets(const struct tm_predictor *predictor, struct tm_stage_cut *cut, struct tm_error *e)
 {
@@ -182,8 +189,8 @@ static int find_buckets(const struct tm_predictor *predictor, struct tm_stage_cu
     for (size_t s = 1; s < cut->count; s++) {
         if (cut->stages[s].network.trained_params > stage->network.trained_params) stage = &cut->stages[s];
     }
-    double value_bytes = tm_precision_value_bytes(request->precision);
-    cut->grad_bytes = stage->network.trained_params * value_bytes;
+    double gradient_bytes = tm_predictor__gradient_bytes(predictor);
+    cut->grad_bytes = stage->network.trained_params * gradient_bytes;
     bool measured = cut->count == 1 && request->gradient_count > 0;
     if (measured) cut->grad_bytes = sum_of(request->gradients, request->gradient_count);
     size_t max = (size_t)fmin(TM_BUCKETS_MAX, cut->grad_bytes / (25 << 20) + 3);
@@ -196,7 +203,7 @@ static int find_buckets(const struct tm_predictor *predictor, struct tm_stage_cu
     size_t count = stage->last - stage->first + 1;
     struct tm_comm_bucket *gradients = tm_alloc(count * sizeof *gradients);
     if (gradients == NULL) return tm_error_nomem(e);
-    gradients_of_layers(predictor, stage, value_bytes, gradients);
+    gradients_of_layers(predictor, stage, gradient_bytes, gradients);
     cut->bucket_count = tm_comm__buckets(gradients, count, cut->buckets, max);
     tm_free(gradients);
     return 0;
@@ -316,6 +323,7 @@ double tm_predictor__gib(const struct tm_predictor *predictor, const struct tm_s
                                 .micro_batch = micro_batch,
                                 .in_flight = behind < (size_t)micro_batches ? (int)behind : micro_batches,
                                 .micro_batches = micro_batches,
-                                .recompute = recompute};
+                                .recompute = recompute,
+                                .narrow_gradients = predictor->request.model->narrow_gradients};
     return tm_memory_gib(&cut->stages[stage].footprint, &use);
 }

@@ -9,7 +9,7 @@
     "[gpu]\nname,aliases,memory_gib,memory_gbyte_s,fp32,tf32,fp16,bf16,fp8,source\n"                                   \
     "Slow,,16,300,8,,65,,,s\nFast,,40,1555,19.5,156,312,312,,s\n"                                                      \
     "[instance]\ncloud,name,gpu,gpus,vcpus,memory_gib,gpu_memory_gib,network_gbps,source\n"                            \
-    "aws,slow.1,Slow,1,4,16,16,10,s\naws,fast.1,Fast,1,8,64,40,25,s\n"                                                 \
+    "aws,slow.1,Slow,1,4,16,16,20,s\naws,fast.1,Fast,1,8,64,40,50,s\n"                                                 \
     "[offer]\ncloud,region,zone,instance,on_demand,spot,source\n"                                                      \
     "aws,r1,r1a,slow.1,0.5,0.15,s\naws,r1,r1a,fast.1,4,1.2,s\n"
 

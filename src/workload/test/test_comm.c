@@ -101,6 +101,10 @@ static void test_buckets(void **state)
     assert_int_equal(tm_comm__buckets(tensors, TM_COUNT(tensors), got, 2), 2); /* the last takes the rest */
     assert_true(close_to(got[1].bytes, 50 * mib, 1e-12) && close_to(got[1].ready, 0.99, 1e-9));
     assert_int_equal(tm_comm__buckets(tensors, 0, got, 4), 0);
+    const struct tm_comm_bucket large = {301 * mib, 1}; /* more than four of them: larger ones, not one for the rest */
+    assert_int_equal(tm_comm__buckets(&large, 1, got, 4), 4);
+    for (size_t i = 1; i < 4; i++)
+        assert_row(close_to(got[i].bytes, 100 * mib, 1e-9), "%zu: %g", i, got[i].bytes);
 }
 
 /* Where the large tensors are ready first (a classifier's last layers), more of them hides behind the backward pass. */

@@ -318,11 +318,96 @@ static void test_formula_keys(void **state)
         tm_model_deinit(&model);
     }
     struct tm_model model;
-    model_from("llama-2-7b,ctx=2048,recompute=1;compile=1", &model); /* a shipped one, changed */
-    assert_true(model.recompute && model.compiled);
+    model_from("llama-2-7b,ctx=2048,recompute;compile=1,gradients=bf16", &model); /* a shipped one, changed */
+    assert_true(model.recompute && model.compiled && model.narrow_gradients);
     assert_string_equal(model.input, "2048 tokens");
     check_round_trip(&model);
     tm_model_deinit(&model);
+}
+
+/* BERT is trained with dropout: masks of a byte, and beside plain attention a second copy of the scores. */
+static void test_dropout(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *with, *without;
+        double narrow, masks; /* values of a block, and bytes */
+    } rows[] = {
+        {"bert:layers=1,hidden=64,ctx=32", "bert:layers=1,hidden=64,ctx=32,dropout=0", 0, 2 * 32 * 64},
+        {"bert:layers=1,hidden=64,ctx=32,attention=plain", "bert:layers=1,hidden=64,ctx=32,attention=plain,dropout=0",
+         32 * 32, 2 * 32 * 64 + 32 * 32},
+        {"t5:layers=1,hidden=64,ctx=32,dropout", "t5:layers=1,hidden=64,ctx=32", 32 * 256, 2 * 32 * 64 + 32 * 256},
+        {"gpt:layers=1,hidden=64,ctx=32,dropout=1", "gpt:layers=1,hidden=64,ctx=32", 0, 2 * 32 * 64},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_model with;
+        struct tm_model without;
+        model_from(rows[i].with, &with);
+        model_from(rows[i].without, &without);
+        const struct tm_layer *block = &with.layers[1];
+        const struct tm_layer *plain = &without.layers[1];
+        double wide = block->wide_values - plain->wide_values;
+        assert_row(4 * wide == rows[i].masks, "%s: masks of %g bytes", rows[i].with, 4 * wide);
+        assert_row(block->saved_values - plain->saved_values == wide + rows[i].narrow, "%s: %g more", rows[i].with,
+                   block->saved_values - plain->saved_values);
+        assert_row(block->forward_flops == plain->forward_flops, "%s", rows[i].with);
+        tm_model_deinit(&with);
+        tm_model_deinit(&without);
+    }
+}
+
+/* Networks of convolutions take keys, too; the area of an image scales what convolutions do, not their weights. */
+static void test_keys_of_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        bool channels_last, recompute, compiled, narrow_gradients;
+        double scale;
+        const char *says; /* what is wrong; NULL: nothing */
+    } rows[] = {
+        {"resnet50", false, false, false, false, 1, NULL},
+        {"resnet50,channels_last=1", true, false, false, false, 1, NULL},
+        {"resnet50,recompute,compile=1", false, true, true, false, 1, NULL},
+        {"vgg16,gradients=16;image=448", false, false, false, true, 4, NULL},
+        {"mobilenet_v2,gradients=fp32,image=224", false, false, false, false, 1, NULL},
+        {"resnet50,image=225", false, false, false, false, 1, "\"image=225\": expected channels_last=1, recompute=1"},
+        {"resnet50,recompute=2", false, false, false, false, 1, "\"recompute=2\": expected"},
+        {"resnet50,gradients=8", false, false, false, false, 1, "\"gradients=8\": expected"},
+        {"resnet50,lora=8", false, false, false, false, 1, "\"lora=8\": expected"},
+        {"parcae/bert,image=64", false, false, false, false, 1, "\"image=64\": expected"},
+    };
+    struct tm_env *env = tm_env_virtual_create(1);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_model model;
+        struct tm_model plain;
+        struct tm_error e = {0};
+        char name[64];
+        (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(rows[i].spec, ","), rows[i].spec);
+        tm_model_init(&model);
+        int rc = tm_model_load(env, rows[i].spec, &model, &e);
+        assert_row((rc == 0) == (rows[i].says == NULL), "%s: %s", rows[i].spec, e.text);
+        assert_row(rc == 0 || strstr(e.text, rows[i].says) != NULL, "%s: %s", rows[i].spec, e.text);
+        model_from(name, &plain);
+        for (size_t k = 0; rc == 0 && k < model.layer_count; k++) {
+            double scale = model.layers[k].kind == TM_LAYER_matmul ? 1 : rows[i].scale;
+            assert_row(model.layers[k].params == plain.layers[k].params, "%s: %zu", rows[i].spec, k);
+            assert_row(model.layers[k].forward_flops == scale * plain.layers[k].forward_flops, "%s: %zu", rows[i].spec,
+                       k);
+            assert_row(model.layers[k].saved_values == scale * plain.layers[k].saved_values, "%s: %zu", rows[i].spec,
+                       k);
+        }
+        if (rc == 0) {
+            assert_row(model.channels_last == rows[i].channels_last && model.recompute == rows[i].recompute, "%s",
+                       rows[i].spec);
+            assert_row(model.compiled == rows[i].compiled && model.narrow_gradients == rows[i].narrow_gradients, "%s",
+                       rows[i].spec);
+            check_round_trip(&model);
+        }
+        tm_model_deinit(&plain);
+        tm_model_deinit(&model);
+    }
+    tm_env_virtual_destroy(env);
 }
 
 static void test_bad_formulas(void **state)
@@ -664,7 +749,7 @@ static void test_failing_allocations(void **state)
 TM_TEST_MAIN(TM_TEST(test_every_key), TM_TEST(test_every_kind), TM_TEST(test_tied_layers_and_throughput),
              TM_TEST(test_bad_files_name_the_line), TM_TEST(test_nul_bytes), TM_TEST(test_limits),
              TM_TEST(test_round_trip), TM_TEST(test_formula), TM_TEST(test_formula_fills_in),
-             TM_TEST(test_formula_keys), TM_TEST(test_bad_formulas), TM_TEST(test_load_by_path),
-             TM_TEST(test_unknown_names), TM_TEST(test_shipped_models_load), TM_TEST(test_tokens_of_a_sample),
-             TM_TEST(test_published_parameters), TM_TEST(test_formula_equals_shipped),
+             TM_TEST(test_formula_keys), TM_TEST(test_dropout), TM_TEST(test_keys_of_files), TM_TEST(test_bad_formulas),
+             TM_TEST(test_load_by_path), TM_TEST(test_unknown_names), TM_TEST(test_shipped_models_load),
+             TM_TEST(test_tokens_of_a_sample), TM_TEST(test_published_parameters), TM_TEST(test_formula_equals_shipped),
              TM_TEST(test_training_flops_against_counted), TM_TEST(test_failing_allocations))
