@@ -17,6 +17,7 @@ from torch.utils.data import (DataLoader, Dataset, DistributedSampler, IterableD
                               get_worker_info)
 
 import tidemill.torch
+from tidemill.errors import UsageError  # noqa: F401
 
 STEPS, BATCH, MICRO = 14, 8, 2
 PATTERNS = {}
@@ -1526,6 +1527,135 @@ def generators_of_ones_own(job):
 
     loop(job, model, body, Noisy())
     return state(model)
+
+
+class Jitter(nn.Module):
+    """A transform that is a module, with a generator that it makes when it is first used."""
+
+    def __init__(self):
+        super().__init__()
+        self.rng = None
+
+    def forward(self, x):
+        if self.rng is None:
+            self.rng = random.Random(7)
+        return x + 0.1 * self.rng.random()
+
+
+class Transformed(Dataset):
+    """A wrapper, as many data sets are."""
+
+    def __init__(self, inner, transform):
+        self.inner, self.transform = inner, transform
+
+    def __len__(self):
+        return len(self.inner)
+
+    def __getitem__(self, i):
+        x, y = self.inner[i]
+        return self.transform(x), y
+
+
+SHARED_RNG = random.Random(3)
+
+
+def shaken(x, amount=0.1):
+    return x + amount * SHARED_RNG.random()
+
+
+@pattern()
+def generators_deep_in_a_data_set(job):
+    """In modules, closures, partial functions, slots, globals of functions, and wrappers around them."""
+    import functools
+    closed, given = random.Random(1), torch.Generator().manual_seed(2)
+
+    def noise(x):
+        return x + 0.1 * closed.random()
+
+    class Slotted:
+        __slots__ = ("rng",)
+
+        def __init__(self):
+            self.rng = random.Random(4)
+
+        def __call__(self, x):
+            return x * (1 + 0.1 * self.rng.random())
+
+    def drawn(generator, x):
+        return x + 0.1 * torch.rand(6, generator=generator)
+
+    data = Points()
+    for transform in (nn.Sequential(nn.Identity(), Jitter()), noise, functools.partial(drawn, given), Slotted(), shaken,
+                      lambda x, inner=Slotted(): inner(x)):
+        data = Transformed(Subset(data, range(40)), transform)
+    model = net()
+    return simple(job, model, sgd(model), dataset=data)
+
+
+class Masking:
+    """A collate function with a generator of its own, as DataCollatorForLanguageModeling has it."""
+
+    def __init__(self):
+        self.generator = torch.Generator().manual_seed(0)
+
+    def __call__(self, rows):
+        x = torch.stack([row[0] for row in rows])
+        return x * (torch.rand(x.shape, generator=self.generator) > 0.3), torch.tensor([row[1] for row in rows])
+
+
+@pattern()
+def generator_of_a_collate_function(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=DataLoader(Points(), MICRO, shuffle=True, collate_fn=Masking()))
+
+
+@pattern()
+def generator_of_a_collate_function_elsewhere(job):
+    """Batches are made by processes that load."""
+    model = net()
+    return simple(job, model, sgd(model), dataset=DataLoader(Points(), MICRO, shuffle=True, collate_fn=Masking(), num_workers=2))
+
+
+@pattern()
+def generator_of_a_collate_function_of_a_stream(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=Lines(), words={"collate": Masking()})
+
+
+class Drops(nn.Module):
+    """Dropout with a generator of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(3)
+
+    def forward(self, x):
+        return x * (torch.rand(x.shape, generator=self.generator) > 0.2)
+
+
+@pattern()
+def generators_in_attributes_of_the_script(job):
+    """Of its trainer, of a module, and behind a function that it calls."""
+    class Runner:
+        def __init__(self):
+            self.tools = {"rng": random.Random(2), "noise": [torch.Generator().manual_seed(1)]}
+            self.model = net(Drops())
+
+        def mixed(self, x):
+            return x * (1 + self.tools["rng"].random()) + 0.1 * torch.rand(x.shape, generator=self.tools["noise"][0])
+
+        def run(self):
+            job.attach(self.model, sgd(self.model))
+            loop(job, self.model, lambda n, x, y: job.backward(F.cross_entropy(self.model(shaken(self.mixed(x))), y)))
+            return state(self.model)
+
+    return Runner().run()
+
+
+@pattern(("random.SystemRandom", "cannot be seeded"))
+def numbers_of_the_machine(job):
+    model, draw = net(), random.SystemRandom()
+    return simple(job, model, sgd(model), dataset=Transformed(Points(), lambda x: x + draw.random()))
 
 
 # ---- what other people's scripts keep between micro-batches ----

@@ -21,9 +21,11 @@ from torch.utils.data import (DataLoader, Dataset, DistributedSampler, IterableD
 
 from tidemill import samples
 from tidemill.errors import UsageError
+from tidemill.torch.agreement import Print, mark_of, print_of
 from tidemill.torch.plain import from_plain, to_plain
+from tidemill.torch.replicas import ORDER, SAMPLES
 from tidemill.torch.seeds import seed_all
-from tidemill.torch.strays import generators_in
+from tidemill.torch.generators import generators_in
 
 _DATA, _ORDER, _STREAM, _COLLATE = 1, 3, 4, 5  # purposes of random numbers
 _EPOCHS_KEPT = 2  # orders of a sampler
@@ -66,6 +68,9 @@ class Source(Protocol):
     def commit(self, step: int) -> None:
         """The step is committed."""
 
+    def marks(self, step: int) -> Dict[str, Any]:
+        """What this worker has seen of the step's data that all must see alike (tidemill.torch.replicas)."""
+
     def close(self) -> None:
         """Ends what loads."""
 
@@ -92,7 +97,7 @@ def open_source(job: Any, dataset: Any, collate: Any, workers: int, sampler: Any
             return _open_batches(job, DataLoader(dataset, batch_size=job.micro_batch, num_workers=workers, collate_fn=collate), None, None)
         return Stream(dataset, collate, job, next((p for p in job._positions if p.dataset is dataset), None))
     return MicroBatches(dataset, collate, workers, job.seed, job.batch, job.micro_batch, job.steps, sampler, shuffle,
-                        options)
+                        options, job.bitwise if job.compares_samples else None)
 
 
 def _open_batches(job: Any, loader: DataLoader, collate: Any, sampler: Any) -> "StreamOfBatches":
@@ -155,16 +160,42 @@ def _check_sampler(sampler: Any) -> None:
         raise UsageError(f"the sampler (a {type(sampler).__name__}) has no length: an epoch must have one")
 
 
+class _Looked:
+    """An item that was only looked at."""
+
+    def __init__(self, seen: Any) -> None:
+        self.seen = seen
+
+
 class _Keyed(Dataset):
     """The data set, indexed by (key, item): augmentation draws the same numbers on any worker."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset, self._generators = dataset, generators_in(dataset)
+        self._key, self._looked = 0, False
 
-    def __getitem__(self, place: Tuple[int, int]) -> Any:
+    def __getitem__(self, place: Sequence[int]) -> Any:
+        """place: with a third number, whether floats must be exact, of what is only looked at."""
+        if len(place) == 2:
+            return self._load(place)
+        first, again = (print_of(self._load(place), bool(place[2])) for _ in range(2))
+        return _Looked(first if first == again else None)  # another: it draws numbers that nobody can seed; the first step finds that
+
+    def _load(self, place: Sequence[int]) -> Any:
+        self._key = place[0]
         seed_all(place[0])
         self._generators.seed(place[0])
-        return self._dataset[place[1]]
+        item = self._dataset[place[1]]
+        if self._looked:
+            return item
+        self._looked = True
+        found = len(self._generators.found)
+        self._generators.add(self._dataset)  # some are made with the first item
+        return item if found == len(self._generators.found) else self._load(place)
+
+    def key_of_batch(self) -> int:
+        """Of the last item that was loaded here, for what is drawn when a batch is made."""
+        return self._key
 
     def __getattr__(self, name: str) -> Any:
         """The data set's own: a worker_init_fn is given this one."""
@@ -180,12 +211,14 @@ class _Keyed(Dataset):
 
 
 class _Order:
-    """A sampler of batches: this worker's micro-batches from a step on."""
+    """A sampler of batches: this worker's micro-batches from a step on, after what is only looked at."""
 
-    def __init__(self, owner: "MicroBatches", first: Tuple[int, int]) -> None:
-        self._owner, self._first = owner, first
+    def __init__(self, owner: "MicroBatches", first: Tuple[int, int], looked_at: List[Tuple[int, int, int]]) -> None:
+        self._owner, self._first, self._looked_at = owner, first, looked_at
 
-    def __iter__(self) -> Iterator[List[Tuple[int, int]]]:
+    def __iter__(self) -> Iterator[Sequence[Tuple[int, ...]]]:
+        if self._looked_at:
+            yield self._looked_at
         step, number = self._first
         while step <= self._owner.steps:
             for m in self._owner.share:
@@ -194,12 +227,26 @@ class _Order:
             step, number = step + 1, 0
 
 
+class _Collated:
+    """The collate function, whose generators draw the same numbers on any worker; what is only looked at passes by."""
+
+    def __init__(self, collate: Callable[[List[Any]], Any], dataset: _Keyed) -> None:
+        self._collate, self._keyed, self._generators = collate, dataset, generators_in(collate)
+
+    def __call__(self, rows: List[Any]) -> Any:
+        if rows and isinstance(rows[0], _Looked):
+            return _Looked(rows)  # not a list: pinning would take it apart
+        self._generators.seed(self._keyed.key_of_batch() ^ _COLLATE)
+        return self._collate(rows)
+
+
 class MicroBatches:
     """Loads micro-batches; as long as they are requested in order, worker processes load ahead."""
 
     def __init__(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]], workers: int, seed: int, batch: int,
                  micro_batch: int, steps: int, sampler: Any = None, shuffle: bool = True,
-                 options: Optional[Dict[str, Any]] = None) -> None:
+                 options: Optional[Dict[str, Any]] = None, exact: Optional[bool] = None) -> None:
+        """exact: workers compare samples, floats to the bit; None: they do not compare them."""
         if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
             raise UsageError(f"{type(dataset).__name__} is neither a map-style data set (with __len__ and __getitem__) nor a "
                              "stream (with __iter__): Tidemill has to name the samples of a step, whoever computes them")
@@ -212,12 +259,14 @@ class MicroBatches:
         if self.count == 0:
             raise UsageError("the data set is empty")
         self._dataset = _Keyed(dataset)
-        self._collate = collate or default_collate
+        self._collate = _Collated(collate or default_collate, self._dataset)
         self._workers, self._seed = workers, seed
         self._batch, self._micro_batch, self.steps = batch, micro_batch, steps
         self.share: Sequence[int] = ()
         self._ahead: Optional[Iterator[Any]] = None
         self._expected: Optional[Tuple[int, int]] = None
+        self._exact, self._unseen = exact, True
+        self._prints: Tuple[int, List[Optional[Print]]] = (0, [])  # of the first samples of a step
 
     def places(self, step: int, number: int) -> List[Tuple[int, int]]:
         """(key of its random numbers, item) of each sample of a micro-batch."""
@@ -269,7 +318,26 @@ class MicroBatches:
     def begin(self, share: Sequence[int]) -> None:
         """A new generation: this worker's share changes."""
         self.share = share
+        self._unseen = self._exact is not None
         self.restart()
+
+    def _to_look_at(self, step: int) -> List[Tuple[int, int, int]]:
+        """The first samples of the step, once in a generation, where all workers are at the same one: which samples there are depends
+        on no worker, and so must what is in them."""
+        if not self._unseen:
+            return []
+        self._unseen = False
+        return [(key, item, int(bool(self._exact))) for key, item in self.places(step, 0)[:len(SAMPLES)]]
+
+    def marks(self, step: int) -> Dict[str, Any]:
+        """As Source.marks."""
+        out: Dict[str, Any] = {}
+        order = self._orders.get((step - 1) * self._batch // self.count)
+        if order is not None:
+            out[ORDER] = mark_of(torch.tensor(order, dtype=torch.int64).numpy().tobytes())
+        if self._prints[0] == step:
+            out.update(zip(SAMPLES, self._prints[1]))
+        return out
 
     def restart(self) -> None:
         """Drops what was loaded ahead."""
@@ -278,11 +346,16 @@ class MicroBatches:
 
     def get(self, step: int, number: int) -> Any:
         """A micro-batch of this worker's share, collated."""
+        looked_at = self._to_look_at(step)
         if self._workers == 0:
+            if looked_at:
+                self._prints = (step, [self._dataset[place].seen for place in looked_at])
             return self._collate([self._dataset[place] for place in self.places(step, number)])
         if self._expected != (step, number):
-            self._ahead = iter(DataLoader(self._dataset, batch_sampler=_Order(self, (step, number)),  # type: ignore
+            self._ahead = iter(DataLoader(self._dataset, batch_sampler=_Order(self, (step, number), looked_at),  # type: ignore
                                           num_workers=self._workers, collate_fn=self._collate, **self._options))
+            if looked_at:
+                self._prints = (step, [row.seen for row in next(self._ahead).seen])
         assert self._ahead is not None
         out = next(self._ahead)
         following = [m for m in self.share if m > number]
@@ -311,6 +384,8 @@ class Position:
     """Where a stream is, as part of the job's state: the place of the next item, its epoch, and the data set's own state there.
 
     It has a fixed size, as all state has."""
+
+    by_worker = True  # one that tries whether it continues is an item ahead
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -364,6 +439,7 @@ class Stream:
     def __init__(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]], job: Any,
                  position: Optional[Position] = None) -> None:
         self._dataset, self._collate = dataset, collate or default_collate
+        self._drawn = generators_in(self._collate)
         self._seed, self._batch, self._micro_batch = job.seed, job.batch, job.micro_batch
         self._iterator: Optional[Iterator[Any]] = None
         self._items: Deque[Any] = deque()  # of this step, from place `_first` on
@@ -371,6 +447,12 @@ class Stream:
         self._epoch = 0
         self._empty = True
         self._position, self._tries = position, 0
+        self._exact = job.bitwise if job.compares_samples else None
+        self._print: Tuple[int, Optional[Print]] = (0, None)  # of the first item of a step
+
+    def marks(self, step: int) -> Dict[str, Any]:
+        """As Source.marks."""
+        return {SAMPLES[0]: self._print[1]} if self._print[0] == step else {}
 
     def begin(self, share: Sequence[int]) -> None:
         """Any share will do."""
@@ -395,7 +477,11 @@ class Stream:
         at_item = number * self._micro_batch
         while len(self._items) < at_item + self._micro_batch:
             self._read()
-        seed_all(samples.key_of(self._seed, start + at_item, 0, _COLLATE))  # one that draws numbers draws the same when asked again
+        if self._exact is not None and self._print[0] != step:
+            self._print = (step, print_of(self._items[0], self._exact))
+        key = samples.key_of(self._seed, start + at_item, 0, _COLLATE)
+        seed_all(key)  # one that draws numbers draws the same when asked again
+        self._drawn.seed(key)
         return self._collate([self._items[at_item + j] for j in range(self._micro_batch)])
 
     def commit(self, step: int) -> None:
@@ -497,6 +583,12 @@ class StreamOfBatches:
         self._kept: Deque[Any] = deque()  # of this step, from place `_first` on
         self._first = self._epoch = 0
         self._empty = True
+        self._exact = job.bitwise if job.compares_samples else None
+        self._print: Tuple[int, Optional[Print]] = (0, None)  # of the first batch of a step
+
+    def marks(self, step: int) -> Dict[str, Any]:
+        """As Source.marks."""
+        return {SAMPLES[0]: self._print[1]} if self._print[0] == step else {}
 
     def begin(self, share: Sequence[int]) -> None:
         """Any share will do."""
@@ -517,6 +609,8 @@ class StreamOfBatches:
             self._first += 1
         while len(self._kept) <= number:
             self._read()
+        if self._exact is not None and self._print[0] != step:
+            self._print = (step, print_of(self._kept[0], self._exact))
         return _copied(self._kept[number])
 
     def _open(self) -> Iterator[Any]:

@@ -335,7 +335,7 @@ class _Values:
         trained = [index for index, tensor in enumerate(self._tensors) if tensor.requires_grad] if self._left > 0 else []
         self._left -= 1
         self._each = max(16, min(_SAMPLED_EACH, _SAMPLED // max(1, len(trained))))
-        self._kept = [(index, _some(self._tensors[index], self._each).clone()) for index in trained]
+        self._kept = [(index, some_of(self._tensors[index], self._each).clone()) for index in trained]
 
     def forget(self) -> None:
         """Nobody will ask."""
@@ -343,7 +343,7 @@ class _Values:
 
     def changed(self) -> Optional[int]:
         """Which of them has other values now. A GPU is waited for once."""
-        kept = [(index, _some(self._tensors[index], self._each), before) for index, before in self._kept]
+        kept = [(index, some_of(self._tensors[index], self._each), before) for index, before in self._kept]
         kept = [(index, now, before) for index, now, before in kept if now.device == before.device]
         if not kept:
             return None
@@ -352,7 +352,7 @@ class _Values:
         return next((index for (index, _, _), one in zip(kept, same) if not one), None)
 
 
-def _some(tensor: torch.Tensor, most: int) -> torch.Tensor:
+def some_of(tensor: torch.Tensor, most: int) -> torch.Tensor:
     """Elements from all over a parameter, without a copy."""
     some = tensor.detach()
     while some.numel() > most:
@@ -399,20 +399,34 @@ class Watch:
 
     def remember(self) -> None:
         """Accepts the current state: a step was committed, or state came from another worker."""
-        self._versions = self._now()
+        self._versions = self.versions()
         self._known = _settings(self._state.optimizer)
-        self._moments = self._moments_now()
+        self._moments = self.moments()
         if self._state.shards is None:  # weights in shards come and go
             self._values.keep()
 
-    def _now(self) -> List[Any]:
+    def changed_since(self, versions: Sequence[Any], moments: Sequence[Any]) -> Dict[str, torch.Tensor]:
+        """By name: what has other versions than these."""
+        out: Dict[str, torch.Tensor] = {}
+        everything = [*zip((p.name for p in self._params), self._tensors), *((b.name, b.tensor()) for b in self._buffers)]
+        for (name, tensor), before, now in zip(everything, versions, self.versions()):
+            if before != now:
+                out[name] = tensor.detach()
+        for p, before, now in zip(self._params, moments, self.moments()):
+            if before != now:
+                kept = self._optimizer_state[p.tensor] if p.tensor in self._optimizer_state else {}
+                out.update({f"the optimizer's {key} of {p.name}": v for key, v in kept.items() if isinstance(v, torch.Tensor)})
+        return out
+
+    def versions(self) -> List[Any]:
+        """Of parameters and buffers, as they are."""
         now: List[Any] = [t._version for t in self._tensors]
         for buffer in self._buffers:
             tensor = buffer.tensor()
             now.append((id(tensor), tensor._version))
         return now
 
-    def _moments_now(self) -> List[List[Tuple[int, int]]]:
+    def moments(self) -> List[List[Tuple[int, int]]]:
         """What the optimizer keeps of each parameter; with shards it comes and goes."""
         if self._state.shards is not None:
             return []
@@ -423,7 +437,7 @@ class Watch:
     def _check_moments(self) -> None:
         if self._state.step < 0 or not self._moments:
             return
-        for p, was, now in zip(self._params, self._moments, self._moments_now()):
+        for p, was, now in zip(self._params, self._moments, self.moments()):
             if was != now and (len(now) < len(was) or any(a[0] == b[0] and a[1] != b[1] for a, b in zip(was, now))):
                 raise UsageError(
                     f"the optimizer's state of {p.name} was changed outside of its step (momentum that is set to zero, state that is cleared): "
@@ -468,7 +482,7 @@ class Watch:
                              "schedule begins with a rate of 0")
         if self._state.step < 0:  # a restore that came meanwhile is none of ours
             return
-        now = self._now()
+        now = self.versions()
         index = next((i for i, (a, b) in enumerate(zip(now, self._versions)) if a != b), None)
         if index is None and self._state.shards is None:
             index = self._values.changed()

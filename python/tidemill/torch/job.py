@@ -23,7 +23,6 @@ import sys
 import time
 import traceback
 import warnings
-import zlib
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
@@ -35,6 +34,7 @@ from tidemill import samples
 from tidemill.errors import JobFailed, Refused, UsageError
 from tidemill.session import APPLY, STEP, Alone, Peer, Session, Work, stay_with_agent, under_agent
 from tidemill.torch import checkpoint, fixed_point, guards, plan, shards
+from tidemill.torch.agreement import mark_of
 from tidemill.torch.arrivals import Arrivals
 from tidemill.torch.buffers import RunningStatistics
 from tidemill.torch.data import Position, Source, items_of, open_source, same_data, stream_in
@@ -42,13 +42,15 @@ from tidemill.torch.extras import Extras
 from tidemill.torch.follow import Follow
 from tidemill.torch.full import FullShards
 from tidemill.torch.full_sums import ShardedSums
+from tidemill.torch.generators import Generators
 from tidemill.torch.group import Group, Home, StepCancelled, Stopwatch, given_up, read_endpoint
 from tidemill.torch.logs import Sink, StepLog
+from tidemill.torch.replicas import Replicas
 from tidemill.torch.scaling import LossScale
 from tidemill.torch.seeds import kept_random_numbers, seed_all
 from tidemill.torch.settings import LoopSettings
 from tidemill.torch.state import ModelState
-from tidemill.torch.strays import Generators, Strays
+from tidemill.torch.strays import Strays
 from tidemill.torch.sums import FixedSums, FloatSums, Redo
 
 Sums = Union[FixedSums, FloatSums, ShardedSums]
@@ -57,7 +59,6 @@ _COMPUTE, _COMMIT = 2, 6  # purposes of random numbers
 _LAYERS_ALONE = 8
 _FAIL_WAIT_S = 5.0
 _UPDATED = 3  # steps whose micro-batches all have called optimizer.step(), until it is looked for
-_SIZES = 1048573  # of data sets are compared modulo this, exactly
 _EPOCH_ENDS = object()  # from the loop's generator, in a loop over job.epochs
 COMMITS = object()  # from it, for a framework's loop: what that does until it asks again is part of the step
 
@@ -180,7 +181,7 @@ class Job:
         self.bitwise = determinism == "bitwise"
         self._host, self._layer_count = host, layers
         self._backend, self._timeout_s, self._warm_up = backend, timeout_s, warm_up
-        self._try_twice = try_twice
+        self._try_twice = self.compares_samples = try_twice
         self._first_try: Optional[torch.Tensor] = None  # losses of the first step, when it was computed first
         self._late: Any = None  # how to join, where the loop is to be tried first
         self.rehearsing = False  # the loop runs once before this worker joins, and nothing of it counts
@@ -312,6 +313,7 @@ class Job:
         self._sharded = shard is not None
         state.watch.follow_settings()
         self._settings = LoopSettings(optimizer, scheduler)
+        self._replicas = Replicas(state, self.bitwise)
         self._statistics = RunningStatistics(model, self.micro_batches)
         self._arrivals = Arrivals()  # losses of the step, on their way to the table
         self._take_over(optimizer, scheduler)
@@ -556,6 +558,7 @@ class Job:
             held = self._shards.held
         if self._state.refresh(work.step - 1, held):
             self._settings.remember()
+            self._replicas.joined()
         if self._stop.at:
             self.committed_step = self._stop.at
 
@@ -861,10 +864,9 @@ class Job:
         if isinstance(sums, FloatSums):
             sums.launch_rest()
         self._used.copy_(torch.tensor([float(id(p) in sums.used) for p in self._trained], dtype=torch.float64))
-        size = float((self._items_here or 0) % _SIZES)
-        self._sizes.copy_(torch.tensor([size, size * size], dtype=torch.float64))
+        self._replicas.say(self._alike, float(self._items_here or 0), {} if idle else self._source.marks(step))
         group.wait(group.all_reduce(self._table))
-        self._check_sizes(size, group.size)
+        self._replicas.check(self._alike, step, self._items_here)
         self._check_modes(step)
         sums.unused = {id(p) for p, count in zip(self._trained, self._used.tolist()) if not count}
         if idle:
@@ -879,15 +881,9 @@ class Job:
             self._check_losses()
         return norms
 
-    def _check_sizes(self, size: float, workers: int) -> None:
-        if self._sizes.tolist() != [workers * size, workers * size * size]:
-            raise UsageError(f"the data set has {self._items_here} items here, and another number on another worker: every worker needs all of it, "
-                             "in one order, and computes its own micro-batches. Leave out what shares it out by rank (Subset, split, a "
-                             "sampler), and look whether the files are the same on every machine")
-
     def _mode(self) -> float:
         """Which modules are in training mode, as a number."""
-        return float(1 + zlib.crc32(bytes(module.training for module in self._modules)) % _SIZES)
+        return float(mark_of(bytes(module.training for module in self._modules)))
 
     def _check_modes(self, step: int) -> None:
         modes = self._modes.tolist()
@@ -912,13 +908,14 @@ class Job:
 
     def _renew_table(self) -> None:
         """A row of losses, one of what the loop has set (LoopSettings), one of where it clips and one of which modules are in training mode,
-        a column for each micro-batch: each cell has one author, the others add zero. Then a number for each parameter: how many workers have a gradient for it. At last the items
-        of the data set and their square, which tell whether all workers have the same."""
+        a column for each micro-batch: each cell has one author, the others add zero. Then a number for each parameter: how many workers have a gradient for it. At last what
+        must be the same on every worker (Replicas)."""
         self._trained = [p for layer in self._state.layers for p in layer.trained] if self._state is not None else []
         count = self.micro_batches
-        self._table = torch.zeros(4 * count + len(self._trained) + 2, dtype=torch.float64)
+        alike = 0 if self._state is None else self._replicas.agreement.cells
+        self._table = torch.zeros(4 * count + len(self._trained) + alike, dtype=torch.float64)
         self._losses, self._marks, self._clips, self._modes = self._table[: 4 * count].view(4, count)
-        self._used, self._sizes = self._table[4 * count: -2], self._table[-2:]
+        self._used, self._alike = self._table[4 * count:].split([len(self._trained), alike])
         self._modules = list(self._state.model.modules()) if self._state is not None else []
 
     def _apply(self, work: Work) -> Iterator[Any]:
@@ -983,6 +980,9 @@ class Job:
         """What the script does once a step, as part of it: on every worker, so with the same random numbers."""
         self._committing = True
         self._enter_callback("on_commit")
+        hooked = bool(self._pauses or self._commit_callbacks or self._settings.updates) and self._shards is None
+        if hooked:
+            self._replicas.before_hooks()
         if self._pauses or self._commit_callbacks:
             self._key = samples.key_of(self.seed, step, 0, _COMMIT)
             self._seed_again()
@@ -997,6 +997,8 @@ class Job:
                 yield COMMITS
             if self._stop.wanted:
                 self._stop.at = step
+            if hooked:
+                self._replicas.after_hooks(step)
         finally:
             self._committing, self._in_callback = False, ""
 

@@ -131,6 +131,8 @@ _OF_CHECKPOINTS = ("best_model_score", "best_model_path", "current_score", "best
 class _Memory:
     """What callbacks know that decides how the training goes on. It has a fixed size, as all state has, and changes with commits alone."""
 
+    by_worker = True  # with the files that this worker sees
+
     def __init__(self, trainer: Any, attached: Any) -> None:
         self._trainer = trainer
         mine = [c for c in trainer.callbacks if not any(c is thing for thing in attached)]
