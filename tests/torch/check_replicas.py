@@ -44,6 +44,46 @@ def test_prints(build, folder):
     assert print_of({1: object()}, True) is not None
 
 
+def test_layers_that_are_shared_and_checkpointed(build, folder):
+    """As ALBERT: one layer several times, each in a backward pass of its own (use_reentrant=True). Sums of floats begin when gradients are whole."""
+    from torch.nn import functional as F
+    from torch.utils.checkpoint import checkpoint
+
+    import patterns
+
+    def script(reentrant, times=lambda job: 3):
+        def run(job):
+            torch.manual_seed(3)
+            first, layer, last = torch.nn.Linear(6, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 3)
+            model = torch.nn.ModuleList([first, layer, last])
+            job.attach(model, patterns.sgd(model))
+
+            def body(n, x, y):
+                x = first(x)
+                for _ in range(times(job)):
+                    x = checkpoint(lambda x: torch.tanh(layer(x)), x, use_reentrant=reentrant)
+                job.backward(F.cross_entropy(last(x), y))
+
+            patterns.loop(job, model, body)
+            return patterns.state(model)
+        return run
+
+    expected = train(script(False))
+    for micro_batch in (2, 8):
+        found = [script(True)(patterns.begin(determinism="fast", micro_batch=micro_batch))]
+        if micro_batch == 2:
+            found += pair.train_two(script(True), 4, determinism="fast")
+        for result in found:
+            for name, value in expected.items():
+                torch.testing.assert_close(result[name], value, rtol=1e-4, atol=1e-5, msg=lambda text: f"{name}: {text}")
+    try:
+        script(True, lambda job: 1 + 2 * (job.committed_step > 5))(patterns.begin(determinism="fast", micro_batch=8))
+    except UsageError as error:
+        assert "use_reentrant=False" in str(error), error
+    else:
+        raise Trouble("a part that comes late was not seen")
+
+
 def try_all(names):
     wrong = []
     for name in names:
