@@ -17,7 +17,7 @@ import torch
 
 _MARKS = 1048573  # marks are below this, so that sums of their squares are exact
 _CELLS = 3  # how many workers have said it, their sum, the sum of their squares
-_NEAR = 1e-4  # relatively: numbers that may differ by rounding
+NEAR = 1e-4  # relatively: numbers that may differ by rounding
 _BYTES = 1 << 16  # of a tensor, that are looked at
 _ELEMENTS = 4096  # of a list
 
@@ -61,12 +61,16 @@ class Agreement:
             return
         self._said[name] = float(value) if near else float(int(value) % _MARKS)
         if near:
-            self._near[name] = _NEAR
+            self._near[name] = NEAR
 
     def put(self, cells: torch.Tensor) -> None:
         """Into this worker's share of the exchange."""
         rows = [[1.0, self._said[name], self._said[name] ** 2] if name in self._said else [0.0] * _CELLS for name in self.names]
         cells.copy_(torch.tensor(rows, dtype=cells.dtype).reshape(-1))
+
+    def heard(self, cells: torch.Tensor) -> Dict[str, float]:
+        """What all have said, by name."""
+        return {name: total / count for name, (count, total, _) in zip(self.names, cells.view(-1, _CELLS).tolist()) if count}
 
     def odd(self, cells: torch.Tensor) -> Iterator[str]:
         """Of what all have said: the names of those that are not the same."""
@@ -166,4 +170,4 @@ def print_of(item: Any, exact: bool) -> Optional[Print]:
         return None
 
 
-__all__ = ["Agreement", "Print", "mark_of", "mark_of_plain", "print_of"]
+__all__ = ["NEAR", "Agreement", "Print", "mark_of", "mark_of_plain", "print_of"]

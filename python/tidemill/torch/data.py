@@ -23,7 +23,7 @@ from tidemill import samples
 from tidemill.errors import UsageError
 from tidemill.torch.agreement import Print, mark_of, print_of
 from tidemill.torch.plain import from_plain, to_plain
-from tidemill.torch.replicas import ORDER, SAMPLES
+from tidemill.torch.replicas import ORDER, OTHER_SAMPLES, SAMPLES
 from tidemill.torch.seeds import seed_all
 from tidemill.torch.generators import generators_in
 
@@ -71,12 +71,16 @@ class Source(Protocol):
     def marks(self, step: int) -> Dict[str, Any]:
         """What this worker has seen of the step's data that all must see alike (tidemill.torch.replicas)."""
 
+    def generators(self) -> List[Any]:
+        """Of random numbers, that nobody else may seed."""
+
     def close(self) -> None:
         """Ends what loads."""
 
 
 def open_source(job: Any, dataset: Any, collate: Any, workers: int, sampler: Any, shuffle: bool) -> Source:
     """For what `Job.batches` was given."""
+    dataset = _loader_in(dataset)
     options: Dict[str, Any] = {}
     if isinstance(dataset, DataLoader):
         loader = dataset
@@ -97,7 +101,18 @@ def open_source(job: Any, dataset: Any, collate: Any, workers: int, sampler: Any
             return _open_batches(job, DataLoader(dataset, batch_size=job.micro_batch, num_workers=workers, collate_fn=collate), None, None)
         return Stream(dataset, collate, job, next((p for p in job._positions if p.dataset is dataset), None))
     return MicroBatches(dataset, collate, workers, job.seed, job.batch, job.micro_batch, job.steps, sampler, shuffle,
-                        options, job.bitwise if job.compares_samples else None)
+                        options, job.bitwise if job.compares_samples else None, getattr(job, "seen", None))
+
+
+def _loader_in(dataset: Any) -> Any:
+    """WebDataset's WebLoader is a stream whose first stage is a DataLoader: its items are batches."""
+    stages = getattr(dataset, "pipeline", None)
+    if not isinstance(dataset, IterableDataset) or not isinstance(stages, list) or not stages or not isinstance(stages[0], DataLoader):
+        return dataset
+    if len(stages) > 1:
+        raise UsageError(f"a {type(dataset).__name__} with stages after its DataLoader (shuffle, unbatched, batched, with_epoch): Tidemill counts the batches that a "
+                         "DataLoader gives. Put the stages into the data set, before batched(micro_batch), and leave the loader plain")
+    return stages[0]
 
 
 def _open_batches(job: Any, loader: DataLoader, collate: Any, sampler: Any) -> "StreamOfBatches":
@@ -245,8 +260,8 @@ class MicroBatches:
 
     def __init__(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]], workers: int, seed: int, batch: int,
                  micro_batch: int, steps: int, sampler: Any = None, shuffle: bool = True,
-                 options: Optional[Dict[str, Any]] = None, exact: Optional[bool] = None) -> None:
-        """exact: workers compare samples, floats to the bit; None: they do not compare them."""
+                 options: Optional[Dict[str, Any]] = None, exact: Optional[bool] = None, known: Any = None) -> None:
+        """exact: workers compare samples, floats to the bit; None: they do not compare them. known: what was seen before (Seen)."""
         if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
             raise UsageError(f"{type(dataset).__name__} is neither a map-style data set (with __len__ and __getitem__) nor a "
                              "stream (with __iter__): Tidemill has to name the samples of a step, whoever computes them")
@@ -265,7 +280,7 @@ class MicroBatches:
         self.share: Sequence[int] = ()
         self._ahead: Optional[Iterator[Any]] = None
         self._expected: Optional[Tuple[int, int]] = None
-        self._exact, self._unseen = exact, True
+        self._exact, self._unseen, self._known = exact, True, known
         self._prints: Tuple[int, List[Optional[Print]]] = (0, [])  # of the first samples of a step
 
     def places(self, step: int, number: int) -> List[Tuple[int, int]]:
@@ -327,7 +342,21 @@ class MicroBatches:
         if not self._unseen:
             return []
         self._unseen = False
-        return [(key, item, int(bool(self._exact))) for key, item in self.places(step, 0)[:len(SAMPLES)]]
+        before = self._known.step if self._known is not None and not self._prints[0] else 0  # this process is new, and the job is not
+        steps = [step] if before in (0, step) else [step, before]
+        return [(key, item, int(bool(self._exact))) for one in steps for key, item in self.places(one, 0)[:len(SAMPLES)]]
+
+    def _take_prints(self, step: int, prints: List[Optional[Print]]) -> None:
+        count = min(len(SAMPLES), self._micro_batch)
+        self._prints = (step, prints[:count])
+        for name, seen in zip(SAMPLES, prints[count:]):
+            if self._known.differs(name, seen):
+                warnings.warn(f"a sample of step {self._known.step} is another one now than when that step was computed: {OTHER_SAMPLES}", stacklevel=2)
+                return
+
+    def generators(self) -> List[Any]:
+        """None: each item has its numbers."""
+        return []
 
     def marks(self, step: int) -> Dict[str, Any]:
         """As Source.marks."""
@@ -349,13 +378,13 @@ class MicroBatches:
         looked_at = self._to_look_at(step)
         if self._workers == 0:
             if looked_at:
-                self._prints = (step, [self._dataset[place].seen for place in looked_at])
+                self._take_prints(step, [self._dataset[place].seen for place in looked_at])
             return self._collate([self._dataset[place] for place in self.places(step, number)])
         if self._expected != (step, number):
             self._ahead = iter(DataLoader(self._dataset, batch_sampler=_Order(self, (step, number), looked_at),  # type: ignore
                                           num_workers=self._workers, collate_fn=self._collate, **self._options))
             if looked_at:
-                self._prints = (step, [row.seen for row in next(self._ahead).seen])
+                self._take_prints(step, [row.seen for row in next(self._ahead).seen])
         assert self._ahead is not None
         out = next(self._ahead)
         following = [m for m in self.share if m > number]
@@ -419,6 +448,14 @@ class Position:
             self.state, self.trusted = from_plain(plain), self.place >= 0
 
 
+def _check_passed(known: Any, exact: Optional[bool], place: int, each: int, item: Any, name: str) -> None:
+    """A process that is new passes over what was used before it came, and finds there what was seen then. each: items of a step."""
+    if known is None or exact is None or known.step == 0 or place != (known.step - 1) * each:
+        return
+    if known.differs(SAMPLES[0], print_of(item, exact)):
+        raise UsageError(f"the first item of step {known.step} of {name} is another one now than when that step was computed: {OTHER_SAMPLES}")
+
+
 def _alike(a: Any, b: Any) -> bool:
     """Are two items the same?"""
     if isinstance(a, torch.Tensor):
@@ -439,7 +476,7 @@ class Stream:
     def __init__(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]], job: Any,
                  position: Optional[Position] = None) -> None:
         self._dataset, self._collate = dataset, collate or default_collate
-        self._drawn = generators_in(self._collate)
+        self._drawn, self._inside = generators_in(self._collate), generators_in(dataset)
         self._seed, self._batch, self._micro_batch = job.seed, job.batch, job.micro_batch
         self._iterator: Optional[Iterator[Any]] = None
         self._items: Deque[Any] = deque()  # of this step, from place `_first` on
@@ -449,6 +486,11 @@ class Stream:
         self._position, self._tries = position, 0
         self._exact = job.bitwise if job.compares_samples else None
         self._print: Tuple[int, Optional[Print]] = (0, None)  # of the first item of a step
+        self._known = getattr(job, "seen", None)
+
+    def generators(self) -> List[Any]:
+        """They go on from item to item."""
+        return self._inside.found
 
     def marks(self, step: int) -> Dict[str, Any]:
         """As Source.marks."""
@@ -472,7 +514,7 @@ class Stream:
         while self._first < start:
             if not self._items:
                 self._read()
-            self._items.popleft()
+            _check_passed(self._known, self._exact, self._first, self._batch, self._items.popleft(), type(self._dataset).__name__)
             self._first += 1
         at_item = number * self._micro_batch
         while len(self._items) < at_item + self._micro_batch:
@@ -506,7 +548,9 @@ class Stream:
         """An iterator of this epoch, from its start or from a state."""
         if callable(getattr(dataset, "set_epoch", None)):
             dataset.set_epoch(epoch)
-        seed_all(samples.key_of(self._seed, epoch, 0, _STREAM))
+        key = samples.key_of(self._seed, epoch, 0, _STREAM)
+        seed_all(key)
+        (self._inside if dataset is self._dataset else generators_in(dataset)).seed(key)
         if state is not None and hasattr(dataset, "load_state_dict"):
             dataset.load_state_dict(copy.deepcopy(state))
         with _as_one_process():
@@ -585,6 +629,11 @@ class StreamOfBatches:
         self._empty = True
         self._exact = job.bitwise if job.compares_samples else None
         self._print: Tuple[int, Optional[Print]] = (0, None)  # of the first batch of a step
+        self._known = getattr(job, "seen", None)
+
+    def generators(self) -> List[Any]:
+        """They go on from batch to batch."""
+        return generators_in(self._loader.dataset, self._loader.collate_fn).found
 
     def marks(self, step: int) -> Dict[str, Any]:
         """As Source.marks."""
@@ -605,7 +654,7 @@ class StreamOfBatches:
         while self._first < start:
             if not self._kept:
                 self._read()
-            self._kept.popleft()
+            _check_passed(self._known, self._exact, self._first, self._each, self._kept.popleft(), type(self._loader.dataset).__name__)
             self._first += 1
         while len(self._kept) <= number:
             self._read()
@@ -621,6 +670,7 @@ class StreamOfBatches:
         if loader.generator is not None:
             loader.generator.manual_seed(key)
         seed_all(key)
+        generators_in(loader.dataset, loader.collate_fn).seed(key)
         with _as_one_process():
             return iter(loader)
 

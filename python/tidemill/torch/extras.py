@@ -233,8 +233,8 @@ class Extras:
         self.load(plain)
 
     def storages(self) -> List[int]:
-        """Where its tensors are."""
-        return [t.untyped_storage().data_ptr() for t in self.tensors.values()]
+        """Where its tensors are, and what is kept to compare them with."""
+        return [t.untyped_storage().data_ptr() for t in (*self.tensors.values(), *self._values.values())]
 
 
 __all__ = ["Extra", "Extras"]

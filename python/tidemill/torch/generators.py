@@ -12,7 +12,7 @@ import random
 import sys
 import sysconfig
 import types
-from typing import Any, Iterator, List, Set, Tuple
+from typing import Any, Iterator, List, Sequence, Set, Tuple
 
 import torch
 
@@ -104,11 +104,12 @@ class Generators:
 
     def __init__(self) -> None:
         self.found: List[Any] = []
+        self._left_out: List[Any] = []
         self._kinds, self._shared = _kinds(), _shared()
 
     def add(self, *things: Any) -> None:
         """Generators, or what may have some somewhere inside. In the order in which they are found, the nearest first."""
-        self._kinds, self._shared = _kinds(), _shared()
+        self._kinds, self._shared = _kinds(), [*_shared(), *self._left_out]
         seen: Set[int] = {id(one) for one in self.found}
         kept: List[Any] = []  # so that no id comes twice
         level = list(things)
@@ -131,6 +132,11 @@ class Generators:
                              "every worker, and when a step is done again. Use random.Random")
         if all(generator is not other for other in self._shared):
             self.found.append(generator)
+
+    def leave_out(self, generators: Sequence[Any]) -> None:
+        """They have their own times: those of a stream, which goes on from item to item."""
+        self._left_out += generators
+        self.found = [one for one in self.found if all(one is not other for other in generators)]
 
     def add_from_script(self) -> None:
         """Those in variables of the script, and behind them."""

@@ -11,7 +11,6 @@ functions that depend on something other than the step (doc/pytorch.md).
 from __future__ import annotations
 
 import functools
-import gc
 import linecache
 import math
 import sys
@@ -28,9 +27,7 @@ from tidemill.errors import UsageError
 _FIRST_STEPS = 20  # of this process: the longest that we wait for an update that must be visible
 _COMPARED = 4 << 20  # elements that are compared, at most
 _SAMPLED, _SAMPLED_EACH = 1 << 18, 1 << 13  # elements of parameters that are compared in the first steps, about, and of each at most
-_LIST_MIN = 4  # tensors that a list must have to be taken for a copy of the model
-_LOOK_AT, _COMPARE_AT = 2, (3, 10)  # applied steps of this process: copies of the model are found, and looked at again
-_WRAPPERS = {
+WRAPPERS = {
     "DistributedDataParallel": "Tidemill adds the gradients up by itself",
     "DataParallel": "give each worker one device",
     "FullyShardedDataParallel": "fully_shard(module, mesh=job.mesh) or attach(..., shard=\"full\") shards weights, gradients and the "
@@ -50,10 +47,10 @@ def _kinds(thing: Any) -> Set[str]:
 def check_model(model: nn.Module) -> None:
     """Refuses wrappers that exchange or shard by themselves, and tensors whose bytes are elsewhere."""
     for name, module in model.named_modules():
-        for kind in sorted(_kinds(module) & set(_WRAPPERS)):
+        for kind in sorted(_kinds(module) & set(WRAPPERS)):
             what = f"its part {name} is" if name else "it is"
             raise UsageError(f"the model cannot be attached: {what} wrapped by {kind}. Attach the plain model without it: "
-                             f"{_WRAPPERS[kind]}")
+                             f"{WRAPPERS[kind]}")
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         _check_tensor(name, tensor)
 
@@ -603,98 +600,6 @@ def check_gradients_again(first: Dict[str, float], second: Dict[str, float], tol
                 "try_twice=False to init (or to ElasticTrainer, Accelerator, TidemillStrategy)")
 
 
-class Copies:
-    """Looks once for copies of the model that change during training: averages of weights (EMA), teachers."""
-
-    def __init__(self, state: Any) -> None:
-        self._state = state
-        self._found: List[Tuple[str, Any, List[Tuple[int, torch.Tensor]]]] = []
-        self._frozen: List[Tuple[Any, torch.Tensor]] = []
-        self._steps = 0
-
-    def after_step(self, sums: Any) -> None:
-        """A step was applied. sums: of gradients, which are like the model and ours."""
-        self._steps += 1
-        if self._steps == _LOOK_AT:
-            self._look(sums)
-        elif self._steps in _COMPARE_AT:
-            self._check_frozen()
-            for name, tensors, before in self._found:
-                if any(_differs(tensors, index, value) for index, value in before):
-                    raise UsageError(
-                        f"{name} is like the model and changes while the job trains (an average of weights, a teacher): such "
-                        "state is not part of the job, and a worker that joins would begin it anew. Attach it (attach(..., "
-                        "state={NAME: thing}) with state_dict and load_state_dict), and change it in job.on_commit")
-            if self._steps == _COMPARE_AT[-1]:
-                self._found, self._frozen = [], []
-
-    def _check_frozen(self) -> None:
-        for p, before in self._frozen:
-            if _differs(lambda p=p: [p.tensor], 0, before):
-                raise UsageError(
-                    f"{p.name} is not trained, and changes while the job trains (a teacher or target network that follows the model): "
-                    "workers make such weights by themselves, so that one that joins would have others. Keep the network outside of the "
-                    "attached model, attach it (attach(..., state={\"target\": target})), and change it in job.on_commit")
-
-    def _look(self, sums: Any) -> None:
-        frozen = [p for unit in self._state.units for p in unit.params if not p.tensor.requires_grad]
-        places = set(self._state.extras.storages())
-        self._frozen = [(frozen[i], value) for i, value in _sample([p.tensor for p in frozen])
-                        if frozen[i].tensor.untyped_storage().data_ptr() not in places]
-        params = [p.tensor for unit in self._state.units for p in unit.params]
-        if not params:
-            return
-        ours = {id(m) for m in self._state.model.modules()}
-        kinds = [(p.shape, p.dtype, p.layout) for p in params]
-        places = {p.untyped_storage().data_ptr() for p in params}  # views of the model's own tensors, and our sums
-        places |= {*self._state.extras.storages(), *sums.storages()}
-        names = [p.name for unit in self._state.units for p in unit.params]
-        for kind, name, read in _alike(gc.get_objects(), ours, len(params), names):
-            tensors = [t for t in read() if type(t) in (torch.Tensor, nn.Parameter) and t.device.type != "meta"]
-            if [(t.shape, t.dtype, t.layout) for t in tensors] != kinds:
-                continue
-            if kind in _WRAPPERS and tensors[0] is params[0]:
-                raise UsageError(f"the attached model is also wrapped by {kind}: use the plain model in the loop. "
-                                 f"{_WRAPPERS[kind]}")
-            if not any(t.untyped_storage().data_ptr() in places for t in tensors):
-                self._found.append((name, read, _sample(tensors)))
-
-
-def _alike(things: Sequence[Any], ours: Set[int], count: int,
-           names: Sequence[str]) -> Iterator[Tuple[str, str, Callable[[], List[torch.Tensor]]]]:
-    """Modules, maps and lists that may hold one tensor for each parameter: (kind, name, how to read them)."""
-    for thing in things:
-        kind = type(thing)
-        if kind is list and len(thing) == count and count >= _LIST_MIN:
-            if all(isinstance(t, torch.Tensor) for t in thing):
-                yield "list", f"a list of {count} tensors", lambda thing=thing: list(thing)
-        elif issubclass(kind, dict) and len(thing) >= count and names[0] in thing:
-            if all(isinstance(thing.get(n), torch.Tensor) for n in names):
-                yield "dict", f"a dict of {len(thing)} tensors", lambda thing=thing: [thing[n] for n in names]
-        elif issubclass(kind, nn.Module) and id(thing) not in ours and "_parameters" in thing.__dict__:
-            yield kind.__name__, f"a {kind.__name__} beside the attached one", lambda thing=thing: list(thing.parameters())
-
-
-def _sample(tensors: Sequence[torch.Tensor]) -> List[Tuple[int, torch.Tensor]]:
-    room, out = _COMPARED, []
-    for index in sorted(range(len(tensors)), key=lambda i: tensors[i].numel()):
-        if tensors[index].numel() > room:
-            break
-        room -= tensors[index].numel()
-        out.append((index, tensors[index].detach().clone()))
-    return out
-
-
-def _differs(read: Callable[[], Any], index: int, before: torch.Tensor) -> bool:
-    try:
-        now = read()[index]
-    except (IndexError, KeyError):
-        return False
-    if not isinstance(now, torch.Tensor) or now.shape != before.shape or torch.equal(now.detach(), before):
-        return False
-    return not torch.allclose(now.detach(), before, rtol=0.0, atol=0.0, equal_nan=True)  # memory that nobody has filled is NaN
-
-
 # ---- what torch offers, and is wrong inside the loop ----
 
 _in_loop: List[Any] = []  # weak references of jobs whose loop runs; more than one only where one was left
@@ -887,5 +792,5 @@ def _line_of_script() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}: `{text}`" if text else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-__all__ = ["Copies", "Watch", "check_again", "check_begun", "check_gradients_again", "check_model", "check_optimizer", "check_scheduler", "divided_by", "enter", "is_summed", "leave", "own",
-           "plain_optimizer", "plain_scheduler", "warn_of_length"]
+__all__ = ["WRAPPERS", "Watch", "check_again", "check_begun", "check_gradients_again", "check_model", "check_optimizer", "check_scheduler", "divided_by", "enter", "is_summed", "leave", "own",
+           "plain_optimizer", "plain_scheduler", "some_of", "warn_of_length"]

@@ -37,6 +37,7 @@ from tidemill.torch import checkpoint, fixed_point, guards, plan, shards
 from tidemill.torch.agreement import mark_of
 from tidemill.torch.arrivals import Arrivals
 from tidemill.torch.buffers import RunningStatistics
+from tidemill.torch.copies import Copies
 from tidemill.torch.data import Position, Source, items_of, open_source, same_data, stream_in
 from tidemill.torch.extras import Extras
 from tidemill.torch.follow import Follow
@@ -45,7 +46,7 @@ from tidemill.torch.full_sums import ShardedSums
 from tidemill.torch.generators import Generators
 from tidemill.torch.group import Group, Home, StepCancelled, Stopwatch, given_up, read_endpoint
 from tidemill.torch.logs import Sink, StepLog
-from tidemill.torch.replicas import Replicas
+from tidemill.torch.replicas import Replicas, Seen
 from tidemill.torch.scaling import LossScale
 from tidemill.torch.seeds import kept_random_numbers, seed_all
 from tidemill.torch.settings import LoopSettings
@@ -66,7 +67,16 @@ _NO_COMMIT = ("job.on_commit and attach(shard=...): when a step is applied a wor
               "a function that is part of the step cannot see the whole. Use job.after_step to look at weights, or attach without "
               "shard")
 
+NO_SHARDS = ("{} cannot shard a model: every worker has all of it, and its optimizer's state. In a loop of your own say attach(..., shard=\"full\"), "
+             "attach(..., shard=\"optimizer\") or fully_shard(module, mesh=job.mesh); or make the layers a tidemill.torch.Pipeline")
+
 OLDEST_TORCH = (2, 4)
+
+
+def refuse_shards(name: str, model: Any, named: Optional[Mapping[str, Any]] = None) -> None:
+    """For a framework's trainer, of this name. model: None, where it is not known yet. named: what the trainer was given by name."""
+    if "shard" in (named or {}) or (isinstance(model, nn.Module) and plan.is_sharded(model)):
+        raise UsageError(NO_SHARDS.format(name))
 
 
 def check_torch() -> None:
@@ -206,7 +216,7 @@ class Job:
         self._epoch: Optional[int] = None  # in a loop over job.epochs
         self._fresh, self._probe = True, "unknown"
         self._scale: Optional[LossScale] = None
-        self._stop = _Stop()
+        self._stop, self.seen = _Stop(), Seen()
         self._committing = self._in_backward = self._told_main = False
         self.last_norm: Optional[float] = None  # of the whole gradient, where it is clipped
         self._over = False
@@ -269,6 +279,7 @@ class Job:
         first_scale = fixed_point.start(self.micro_batches) if self.bitwise else None
         extras = Extras(self._with_positions(state or {}))
         extras.add("stop", self._stop)
+        extras.add("seen", self.seen)
         if scaler is not None and scaler.is_enabled():
             self._scale = LossScale(scaler)
             extras.add("loss scale", self._scale)
@@ -298,10 +309,11 @@ class Job:
         if start is not None:
             checkpoint.load(state, start)
             self._stop.at = 0  # of the job that was saved
+            self.seen.forget()
             state.extras.commit()
             state.cut(self._layer_count)  # what is there now is the beginning
             state.watch.remember()
-        self._state, self._copies, self._strays = state, guards.Copies(state), Strays(state)
+        self._state, self._copies, self._strays = state, Copies(state), Strays(state)
         self._generators = Generators()
         self._clip = clip
         for p in (p for unit in state.units for p in unit.params):
@@ -313,7 +325,7 @@ class Job:
         self._sharded = shard is not None
         state.watch.follow_settings()
         self._settings = LoopSettings(optimizer, scheduler)
-        self._replicas = Replicas(state, self.bitwise)
+        self._replicas = Replicas(state, self.bitwise, self.seen)
         self._statistics = RunningStatistics(model, self.micro_batches)
         self._arrivals = Arrivals()  # losses of the step, on their way to the table
         self._take_over(optimizer, scheduler)
@@ -652,7 +664,8 @@ class Job:
         assert session is not None and state is not None
         if work.stages != 1 and self._shards is None:
             raise UsageError(f"the layout has {work.stages} stages: a model in the user's own loop is not cut. Set the "
-                             "job's layout to one stage, say attach(..., shard=\"optimizer\"), or use tidemill.torch.Pipeline")
+                             "job's layout to one stage (fleet: {stages_max: 1}), say attach(..., shard=\"optimizer\"), or use "
+                             "tidemill.torch.Pipeline. ElasticTrainer and Lightning cannot shard")
         self._take_state(work)
         if self._stop.at:  # what is left is passed over
             self._sit_down(work)
@@ -669,6 +682,7 @@ class Job:
             guards.enter(self)
         if self._fresh:
             self._strays.look()
+            self._generators.leave_out(source.generators())
             self._generators.add_from_script()
         sums, group = self._sums, self._group
         assert sums is not None and group is not None
@@ -940,6 +954,7 @@ class Job:
         self._statistics.commit()
         yield from self._change_extras(work.step)
         self._strays.check_schedules()
+        self.seen.commit(work.step)
         state.commit(work.step, None if self._shards is None else self._shards.held)
         self._settings.remember()
         self._copies.after_step(sums)

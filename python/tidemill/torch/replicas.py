@@ -8,13 +8,14 @@ changed are told by every worker that knows them, as numbers (tidemill.torch.agr
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
 from tidemill.errors import UsageError
-from tidemill.torch.agreement import Agreement, mark_of, mark_of_plain
+from tidemill.torch.agreement import NEAR, Agreement, mark_of, mark_of_plain
 from tidemill.torch.guards import some_of
 
 ITEMS, ORDER = "items", "order"
@@ -22,12 +23,20 @@ SAMPLES = ("sample 0", "sample 1")
 _SIZES = tuple(f"{name}'s size" for name in SAMPLES)
 _SCHEDULE, _STATE, _MEASURED, _CHANGED, _VALUES = "schedule", "state", "measured", "changed", "values"
 _OTHERS = "other settings"
+_ROOM = 160  # of the samples' numbers as text
 _SAMPLED = 64  # elements of each tensor that is looked at
 _ALWAYS, _EVERY = 20, 10  # on a GPU, which has to be waited for: in the first steps, and then in every so many
 
 _ALONE = ("a function given to job.on_commit, or another hook, did that on some workers alone (`if job.is_main:`), or computed it from what each "
           "worker has of its own (the time, its rank, what it has measured by itself). What is done there is part of the step: do it on every worker, from "
           "(step, loss) and the job's state; what only one should do, and changes nothing, belongs in job.after_step")
+
+
+OTHER_SAMPLES = ("the order or the content of the data set depends on the process. Where files are listed (os.listdir, glob, Path.iterdir) say sorted(...); a "
+                 "set of texts, or hash(), has another order in every process (sorted(...), or PYTHONHASHSEED=0 for all); random.shuffle, random_split or "
+                 "train_test_split before tidemill.torch.init need a seed that is not the time; WebDataset's shuffle draws from the time, too: "
+                 ".shuffle(size, rng=random.Random(0)); what a data set changes or keeps while it is used (a cache of augmented samples, a level) must be the same "
+                 "everywhere. Where samples are not the same twice, and you want that, say try_twice=False to init")
 
 
 def _settings_of(notes: Mapping[str, Any]) -> Dict[str, List[Any]]:
@@ -52,11 +61,55 @@ def _loosely(value: Any, measured: Optional[List[float]]) -> Any:
     return float(value) if isinstance(value, (bool, int)) and abs(value) < 1 << 53 else value
 
 
+class Seen:
+    """The samples that were looked at last, as part of the job's state: a process that comes when all others are gone can compare, too."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.numbers: Dict[str, float] = {}  # by name
+        self._following: Optional[Tuple[int, Dict[str, float]]] = None
+
+    def note(self, step: int, numbers: Dict[str, float]) -> None:
+        """What all workers have agreed on; it counts once the step is committed."""
+        self._following = (step, numbers) if numbers else None
+
+    def commit(self, step: int) -> None:
+        """With the step."""
+        if self._following is not None and self._following[0] == step:
+            self.step, self.numbers = self._following
+        self._following = None
+
+    def after(self) -> Dict[str, Any]:
+        """What state_dict will give once the step is committed."""
+        step, numbers = (self.step, self.numbers) if self._following is None else self._following
+        return {"step": step, "numbers": json.dumps(numbers).ljust(_ROOM)}
+
+    def forget(self) -> None:
+        """Another job's."""
+        self.step, self.numbers, self._following = 0, {}, None
+
+    def differs(self, name: str, seen: Any) -> bool:
+        """seen: what there is now, where anything is known of it."""
+        if seen is None or name not in self.numbers:
+            return False
+        mark, size = seen.numbers
+        told = self.numbers.get(f"{name}'s size", size)
+        return mark != int(self.numbers[name]) or abs(size - told) > NEAR * abs(told)
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Of the last commit, of one size."""
+        return {"step": self.step, "numbers": json.dumps(self.numbers).ljust(_ROOM)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """What state_dict gave."""
+        self.step, self.numbers, self._following = int(state["step"]), json.loads(state["numbers"]), None
+
+
 class Replicas:
     """One worker's side of the comparison."""
 
-    def __init__(self, state: Any, bitwise: bool) -> None:
-        self._state, self._bitwise = state, bitwise
+    def __init__(self, state: Any, bitwise: bool, seen: Seen) -> None:
+        self._state, self._bitwise, self._seen = state, bitwise, seen
         self._keys = sorted(_settings_of(state.shared_notes()))
         names = [f"setting {key}" for key in self._keys]
         self.agreement = Agreement([ITEMS, ORDER, *SAMPLES, *_SIZES, _SCHEDULE, _STATE, _MEASURED, _CHANGED, _VALUES, *names, _OTHERS])
@@ -130,6 +183,8 @@ class Replicas:
         odd = next(iter(self.agreement.odd(cells)), None)
         if odd is not None:
             raise UsageError(self._text(odd, step, items))
+        told = self.agreement.heard(cells)
+        self._seen.note(step, {name: told[name] for name in (*SAMPLES, *_SIZES) if name in told})
 
     def _text(self, odd: str, step: int, items: Optional[int]) -> str:
         if odd == ITEMS:
@@ -141,11 +196,7 @@ class Replicas:
                     "before tidemill.torch.init, weights by hash() or a set of texts, the time). Compute it from the epoch (set_epoch) and from torch's, Python's "
                     "or NumPy's random numbers, in its __iter__")
         if odd in SAMPLES or odd in _SIZES:
-            return (f"a sample of step {step} is another one here than on another worker, though it has the same number: the order or the content of the data "
-                    "set depends on the process. Where files are listed (os.listdir, glob, Path.iterdir) say sorted(...); a set of texts, or hash(), has another "
-                    "order in every process (sorted(...), or PYTHONHASHSEED=0 for all); random.shuffle, random_split or train_test_split before tidemill.torch.init "
-                    "need a seed that is not the time; what a data set changes or keeps while it is used (a cache of augmented samples, a level) must be the same "
-                    "everywhere. Where samples are not the same twice, and you want that, say try_twice=False to init")
+            return f"a sample of step {step} is another one here than on another worker, though it has the same number: {OTHER_SAMPLES}"
         before = f"before step {step} the committed state of this worker is another one than that of another worker: "
         if odd == _SCHEDULE:
             return before + f"the state of the schedule ({type(self._state.scheduler).__name__}). Very likely {_ALONE}"
@@ -160,4 +211,4 @@ class Replicas:
         return before + f"{what}. Very likely {_ALONE}"
 
 
-__all__ = ["ITEMS", "ORDER", "SAMPLES", "Replicas"]
+__all__ = ["ITEMS", "ORDER", "OTHER_SAMPLES", "SAMPLES", "Replicas", "Seen"]
