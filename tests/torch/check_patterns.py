@@ -8,6 +8,7 @@ import random
 import torch
 
 import patterns
+import patterns_more  # noqa: F401  # whose patterns are there, too
 from cluster import ROOT, Cluster, Trouble, python
 from tidemill.errors import UsageError
 from tidemill.session import Alone, Work

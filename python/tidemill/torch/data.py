@@ -143,11 +143,19 @@ def same_data(first: Sequence[Any], second: Sequence[Any]) -> bool:
     """Do two calls of `Job.batches` give the same items in the same order? A DataLoader may be made anew for every epoch."""
     one, other = first[0], second[0]
     if isinstance(one, DataLoader) and isinstance(other, DataLoader) and one is not other:
+        if one.batch_size != other.batch_size or _code_of(one.collate_fn) != _code_of(other.collate_fn):
+            return False
         plain = (RandomSampler, SequentialSampler)
         if type(one.sampler) is not type(other.sampler) or not (one.sampler is other.sampler or type(one.sampler) in plain):
             return False
         one, other = one.dataset, other.dataset
-    return one is other and first[3] is second[3] and first[4] == second[4]
+    return one is other and first[3] is second[3] and first[4] == second[4] and _code_of(first[1]) == _code_of(second[1])
+
+
+def _code_of(function: Any) -> Any:
+    """What a function does, which may be made anew for every epoch."""
+    function = getattr(function, "func", function)  # of functools.partial
+    return getattr(getattr(function, "__func__", function), "__code__", type(function))
 
 
 def _options(loader: DataLoader) -> Dict[str, Any]:
@@ -185,16 +193,27 @@ class _Looked:
 class _Keyed(Dataset):
     """The data set, indexed by (key, item): augmentation draws the same numbers on any worker."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, compared: bool) -> None:
+        """compared: what is not the same twice is an error."""
         self._dataset, self._generators = dataset, generators_in(dataset)
-        self._key, self._looked = 0, False
+        self._key, self._looked, self._compared = 0, False, compared
+
+    @property
+    def is_compared(self) -> bool:
+        """As `compared`."""
+        return self._compared
 
     def __getitem__(self, place: Sequence[int]) -> Any:
         """place: with a third number, whether floats must be exact, of what is only looked at."""
         if len(place) == 2:
             return self._load(place)
         first, again = (print_of(self._load(place), bool(place[2])) for _ in range(2))
-        return _Looked(first if first == again else None)  # another: it draws numbers that nobody can seed; the first step finds that
+        if first != again:
+            raise UsageError(f"item {place[1]} of {type(self._dataset).__name__} is another one when it is asked for again with the same random numbers: the data set "
+                             "counts, or draws from a generator that it makes anew each time (numpy.random.default_rng(), the time). A worker that joins, or a step "
+                             "that is done again, would have another item. Draw from torch's, Python's or NumPy's random numbers, or from a generator that is kept in "
+                             "the data set, which are seeded for each item. Where that is what you want, say try_twice=False to init")
+        return _Looked(first)
 
     def _load(self, place: Sequence[int]) -> Any:
         self._key = place[0]
@@ -247,11 +266,28 @@ class _Collated:
 
     def __init__(self, collate: Callable[[List[Any]], Any], dataset: _Keyed) -> None:
         self._collate, self._keyed, self._generators = collate, dataset, generators_in(collate)
+        self._tried = collate is default_collate
 
     def __call__(self, rows: List[Any]) -> Any:
         if rows and isinstance(rows[0], _Looked):
             return _Looked(rows)  # not a list: pinning would take it apart
-        self._generators.seed(self._keyed.key_of_batch() ^ _COLLATE)
+        try:
+            same = None if self._tried else copy.deepcopy(rows)  # which a function may take apart
+        except Exception:  # noqa: BLE001  # what cannot be copied cannot be tried
+            same = None
+        batch = self._make(rows)
+        if same is not None and self._keyed.is_compared and print_of(batch, True) != print_of(self._make(same), True):
+            raise UsageError(f"the collate function ({getattr(self._collate, '__qualname__', type(self._collate).__name__)}) makes another batch when it is given the same "
+                             "items again: it keeps something from one batch to the next (a rest of packed texts, a count), which a worker that joins, or a process "
+                             "that loads, would not have. Pack within a batch, or read a stream (IterableDataset) that packs; where that is what you want, say "
+                             "try_twice=False to init")
+        self._tried = True
+        return batch
+
+    def _make(self, rows: List[Any]) -> Any:
+        key = self._keyed.key_of_batch() ^ _COLLATE
+        seed_all(key)
+        self._generators.seed(key)
         return self._collate(rows)
 
 
@@ -273,7 +309,7 @@ class MicroBatches:
         self._tried, self._drawn = False, generators_in(sampler)
         if self.count == 0:
             raise UsageError("the data set is empty")
-        self._dataset = _Keyed(dataset)
+        self._dataset = _Keyed(dataset, exact is not None)
         self._collate = _Collated(collate or default_collate, self._dataset)
         self._workers, self._seed = workers, seed
         self._batch, self._micro_batch, self.steps = batch, micro_batch, steps

@@ -113,6 +113,14 @@ class Extras:
         """Of the script's."""
         return [name for name in self._things if name not in self._own]
 
+    def tells(self, value: float) -> bool:
+        """Is the number part of the script's state, as it is now?"""
+        return not self.only_own() and f" {json.dumps(value)}" in " " + json.dumps(self.plain_now(), separators=(" ", " "))
+
+    def plain_now(self) -> Dict[str, Any]:
+        """Of the script's things."""
+        return {name: _split(thing.state_dict(), name, {}) for name, thing in self._things.items() if name not in self._own}
+
     def compared(self, plain: Mapping[str, Any]) -> Dict[str, Any]:
         """Of what is no tensor: what all workers must have alike."""
         return {name: value for name, value in plain.items() if f"{name}." not in self._apart}

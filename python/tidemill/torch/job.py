@@ -1004,8 +1004,14 @@ class Job:
         try:
             for update in self._settings.updates.values():
                 update()
-            for callback in self._commit_callbacks:
-                callback(step, self._mean_loss())
+            if self._commit_callbacks and not self._pauses:
+                self._strays.before_hooks()
+                for callback in self._commit_callbacks:
+                    callback(step, self._mean_loss())
+                self._strays.after_hooks("on_commit")
+            else:
+                for callback in self._commit_callbacks:
+                    callback(step, self._mean_loss())
             if self._positions:
                 self._source.commit(step)
             if self._pauses:
@@ -1063,8 +1069,12 @@ class Job:
             self._told = True
             self._enter_callback("after_step")
             self._log(*told)
+            if self._callbacks:
+                self._strays.before_hooks()
             for callback in [callback for callback, whole in self._callbacks if not whole]:
                 callback(*told)
+            if self._callbacks:
+                self._strays.after_hooks("after_step")
         due = [callback for callback, whole in self._callbacks if whole and self.committed_step % whole == 0]
         if due and self.committed_step:
             self._tell_whole(due, told)
@@ -1331,7 +1341,8 @@ class Job:
         if self._late_error is not None:
             raise self._late_error
         if not self._over:
-            raise UsageError("job.done() is for after the loop over job.batches(dataset), which was left early")
+            raise UsageError("job.done() is for after the loop over job.batches(dataset), which was left early (break): let it end by itself; to "
+                             "stop early call job.stop() in job.on_commit")
         if self._session is not None:
             self._session.close()
         if self._group is not None:

@@ -23,6 +23,7 @@ from tidemill.torch.generators import script_frames
 _COMPARED = 1 << 20  # elements of tensors, at most
 _WHOLE = "the model"
 _WATCHED = 64  # micro-batches of this process
+_MODULES = 300  # of a model, whose numbers are read with every step
 _COUNTED_STEPS = 3  # of an optimizer, of this process
 _KNOWN = ("_step_count", "_opt_called")  # numbers that torch's schedulers put on an optimizer
 
@@ -86,6 +87,49 @@ class Strays:
                     room -= value.numel()
                     out[name, key] = value.detach().clone()
         return out
+
+    # -- what functions set --
+
+    def before_hooks(self) -> None:
+        """Functions given to on_commit, or after_step, are called now."""
+        self._hooked += 1
+        if self._compiled or (len(self._modules) > _MODULES and self._hooked > _WATCHED):
+            return
+        self._ran, self._set = False, self._numbers_of_model()
+        self._hook = nn.modules.module.register_module_forward_pre_hook(self._runs)
+
+    def _runs(self, *_: Any) -> None:
+        self._ran = True
+
+    @property
+    def _compiled(self) -> bool:
+        """It would be compiled anew for a hook."""
+        return any("_orig_mod" in m._modules or getattr(m, "_compiled_call_impl", None) is not None for m in self._state.model.modules())
+
+    def after_hooks(self, name: str) -> None:
+        """Numbers of modules that they have set are this process's own: one that comes later has those that it was made with. What the model does when it is
+        called (sizes that it keeps) is none of that."""
+        before, self._set = self._set, None
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+        if before is None or self._ran:
+            return
+        now = self._numbers_of_model()
+        odd = next((place for place in now if now[place] != before.get(place, now[place])), None)
+        if odd is not None and not self._state.extras.tells(now[odd]):
+            raise UsageError(f"the attribute {odd[1]!r} of {odd[0] if odd[0] == _WHOLE else f'the module {odd[0]}'} is set in a function given to job.{name} "
+                             f"({before[odd]!r}, then {now[odd]!r}): a worker that joins begins with what the module was made with. Set it in the loop, for every micro-batch, "
+                             "as a function of job.committed_step; or attach what keeps it (attach(..., state={NAME: thing})), whose load_state_dict sets it")
+
+    def _numbers_of_model(self) -> Dict[Place, Any]:
+        attached = self._state.extras
+        return {(name, key): value for name, module in self._modules if not attached.holds(module)
+                for key, value in module.__dict__.items() if _is_number(value)}
+
+    _hook: Any = None  # on the forward passes of all modules
+    _hooked, _ran = 0, False
+    _set: Any = None
 
     @staticmethod
     def differ(now: Dict[Place, Any], before: Dict[Place, Any]) -> List[Place]:
