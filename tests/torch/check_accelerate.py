@@ -186,6 +186,60 @@ def test_accelerate_save_state(build, folder):
         raise Trouble("a state was loaded")
 
 
+def test_accelerate_registered(build, folder):
+    """What is registered before prepare is part of the job's state; afterwards only what is part of it anyway is taken."""
+    need_accelerate()
+    import patterns
+    from tidemill.errors import UsageError
+    from tidemill.torch.accelerate import Accelerator
+    from torch.nn import functional as F
+    from torch.utils.data import DataLoader
+
+    def train():
+        accelerator = Accelerator(cpu=True, steps=patterns.STEPS, batch=8, gradient_accumulation_steps=4, seed=5, determinism="bitwise")
+        model = patterns.net()
+        optimizer = patterns.sgd(model)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3)
+        ema, kept = patterns.Shadow(model), patterns.Counters()
+        accelerator.register_for_checkpointing(ema, kept, schedule)
+        model, optimizer, loader, schedule = accelerator.prepare(model, optimizer, DataLoader(patterns.Points(), 2, shuffle=True), schedule)
+        accelerator.register_for_checkpointing(schedule)
+        for late in (patterns.Counters(), patterns.Shadow(model)):
+            try:
+                accelerator.register_for_checkpointing(late)
+            except UsageError as error:
+                assert "before prepare" in str(error), error
+            else:
+                raise Trouble("it was registered late")
+        try:
+            accelerator.skip_first_batches(loader, 2)
+        except UsageError as error:
+            assert "skip_first_batches" in str(error), error
+        else:
+            raise Trouble("batches were skipped")
+
+        @accelerator.job.on_commit
+        def change(step, loss):
+            ema.update(model)
+            kept.history[step - 1] = loss
+
+        for _ in range(99):
+            for x, y in loader:
+                with accelerator.accumulate(model):
+                    accelerator.backward(F.cross_entropy(model(x), y))
+                    optimizer.step()
+                    schedule.step()
+            if accelerator.job._over:
+                break
+        accelerator.end_training()
+        return {**{k: v.clone() for k, v in model.state_dict().items()}, **{f"ema {k}": v.clone() for k, v in ema.shadow.items()},
+                "history": torch.tensor(kept.history)}
+
+    alone = after(train)
+    killed = after(train, {"kills": {3, 8, 12}, "given_up": {5: 2, 9: 1}})
+    assert all(torch.equal(alone[k], killed[k]) for k in alone) and all(alone["history"])
+
+
 def test_accelerate_who_is_main(build, folder):
     """Before prepare nobody knows it, and a script that asks is told; the first worker of an instance is known."""
     need_accelerate()

@@ -373,7 +373,19 @@ def test_hf_code_that_is_not_called(build, folder):
             pass
 
     args = TrainingArguments(output_dir=str(folder), use_cpu=True, report_to=[])
-    for kind, callbacks, name in ((Own, [], "Own.training_step"), (ElasticTrainer, [Epochs()], "Epochs.on_step_begin")):
+    class Clips(ElasticTrainer):
+        def _clip_grad_norm(self, model):
+            return super()._clip_grad_norm(model)
+
+    class Noise(TrainerCallback):
+        def on_pre_optimizer_step(self, args, state, control, **_):
+            pass
+
+    class More(Noise):
+        pass
+
+    for kind, callbacks, name in ((Own, [], "Own.training_step"), (ElasticTrainer, [Epochs()], "Epochs.on_step_begin"),
+                                  (Clips, [], "Clips._clip_grad_norm"), (ElasticTrainer, [More], "More.on_pre_optimizer_step")):
         try:
             kind(model=make(), args=args, train_dataset=Tokens(), callbacks=callbacks)
         except UsageError as error:
@@ -388,6 +400,33 @@ def test_hf_code_that_is_not_called(build, folder):
             assert "Epochs.on_step_begin" in str(error), error
         else:
             raise Trouble("add_callback has taken it")
+
+
+def test_hf_cannot_shard(build, folder):
+    """It says so, whichever way it is asked."""
+    need_transformers()
+    from tidemill.errors import UsageError
+    from tidemill.torch import plan
+    from tidemill.torch.hf import ElasticTrainer
+    from torch.distributed.fsdp import fully_shard
+    from train_hf import Tokens, make
+    from transformers import TrainingArguments
+
+    def sharded():
+        model = make()
+        fully_shard(model, mesh=plan.mesh_of(torch.device("cpu")))
+        return model
+
+    args = TrainingArguments(output_dir=str(folder), use_cpu=True, report_to=[])
+    told = TrainingArguments(output_dir=str(folder), use_cpu=True, report_to=[])
+    told.fsdp = "full_shard"
+    for words in ({"model": make(), "args": args, "shard": "full"}, {"model": sharded(), "args": args}, {"model": make(), "args": told}):
+        try:
+            ElasticTrainer(train_dataset=Tokens(), **words)
+        except UsageError as error:
+            assert "ElasticTrainer cannot shard" in str(error), error
+        else:
+            raise Trouble(f"{words} was taken")
 
 
 def test_hf_unused_columns(build, folder):

@@ -95,6 +95,20 @@ def test_lightning_refused(build, folder):
         def on_before_optimizer_step(self, *_):
             pass
 
+    class ClipsAsWell(Clips):
+        pass
+
+    class Zeroes(lightning.Net):
+        def on_before_zero_grad(self, optimizer):
+            pass
+
+    class Sharded(lightning.Net):
+        def __init__(self):
+            from tidemill.torch import plan
+            from torch.distributed.fsdp import fully_shard
+            super().__init__()
+            fully_shard(self.body, mesh=plan.mesh_of(torch.device("cpu")))
+
     class Counts(Callback):
         batches = 0
 
@@ -126,7 +140,8 @@ def test_lightning_refused(build, folder):
                         ({"callbacks": [ModelCheckpoint(folder, monitor="other_epoch")], "net": Forked}, "monitor='other_epoch'"),
                         ({"callbacks": [ModelCheckpoint(folder, filename="{epoch}-{train_loss:.2f}")]}, "(filename=...) with 'train_loss'"),
                         ({"callbacks": [ModelCheckpoint(folder, train_time_interval=timedelta(seconds=1))]}, "train_time_interval"),
-                        ({"callbacks": [Clips()]}, "Clips.on_before"), ({"callbacks": [Counts()]}, "what Counts keeps"),
+                        ({"callbacks": [Clips()]}, "Clips.on_before"), ({"callbacks": [ClipsAsWell()]}, "ClipsAsWell.on_before"),
+                        ({"net": Zeroes}, "Zeroes.on_before_zero_grad"), ({"net": Sharded}, "TidemillStrategy cannot shard"), ({"callbacks": [Counts()]}, "what Counts keeps"),
                         ({"net": TwoSchedules}, "2 schedules"), ({"limit_train_batches": 3}, "limit_train_batches"),
                         ({"net": TwoSchedules, "max_epochs": -1}, "has an end"), ({"net": Stops, "callbacks": []}, "should_stop was set")):
         try:
@@ -135,6 +150,12 @@ def test_lightning_refused(build, folder):
             assert told in str(error), error
         else:
             raise Trouble(f"{words} was taken")
+    try:
+        lightning.TidemillStrategy("cpu", shard="full")
+    except UsageError as error:
+        assert "TidemillStrategy cannot shard" in str(error), error
+    else:
+        raise Trouble("shard was taken")
 
 
 def test_lightning_monitors(build, folder):

@@ -8,10 +8,11 @@ import random
 import torch
 
 import patterns
+import patterns_more  # noqa: F401  # whose patterns are there, too
 from cluster import ROOT, Cluster, Trouble, python
 from tidemill.errors import UsageError
 from tidemill.session import Alone, Work
-from tidemill.torch import guards, logs
+from tidemill.torch import copies, logs
 from tidemill.torch.job import Job
 
 SCRIPT = str(ROOT / "tests" / "torch" / "patterns.py")
@@ -62,19 +63,19 @@ class Unsteady(Alone):
 def train(function, plan=None):
     """What the script returns; through kills where there is a plan for them."""
     saved = None
-    kept, look = Job._join, guards._LOOK_AT
+    kept, looks = Job._join, copies._LOOKS
     while True:
         def join(job, engine, digest, layers, device):
             job._session = Unsteady(engine, job.steps, layers, job.micro_batches, plan, saved)
 
         try:
             if plan is not None:
-                Job._join, guards._LOOK_AT = join, 0  # what looks for copies of the model takes its time, and has looked before
+                Job._join, copies._LOOKS = join, ()  # what looks for copies of the model takes its time, and has looked before
             return function(patterns.begin())
         except Killed as gone:
             saved = gone
         finally:
-            Job._join, guards._LOOK_AT = kept, look
+            Job._join, copies._LOOKS = kept, looks
             torch.use_deterministic_algorithms(False)
 
 
@@ -297,7 +298,7 @@ def test_data_sets_that_differ(build, folder):
     class Two(parts.Group):
         def all_reduce(self, tensor, *words):
             if tensor is self.job._table:
-                tensor[-2:] += torch.tensor([theirs, theirs**2], dtype=torch.float64)
+                self.job._alike[:3] += torch.tensor([1.0, theirs, theirs**2], dtype=torch.float64)  # a second worker's
             return super().all_reduce(tensor, *words)
 
     def meet(job, *_):

@@ -155,7 +155,7 @@ def test_stream_of_tars(build, folder):
 
 def test_stream_shared_out_by_rank(build, folder):
     """A worker that is one of two sees all of the stream, whoever loads it, and finds its variables as they were."""
-    job = SimpleNamespace(seed=5, batch=patterns.BATCH, micro_batch=patterns.MICRO, _positions=[])
+    job = SimpleNamespace(seed=5, batch=patterns.BATCH, micro_batch=patterns.MICRO, _positions=[], bitwise=True, compares_samples=True)
     seen = []
     for rank, workers in (("0", "1"), ("1", "2")):
         os.environ.update(RANK=rank, WORLD_SIZE=workers)
@@ -235,5 +235,77 @@ def test_streams_of_hugging_face(build, folder):
             raise Trouble(f"positions {places}")
 
 
-for _test in (test_stream_whose_state_is_not_all, test_stateful_data_loader, test_streams_of_hugging_face):
+def test_stream_of_another_order(build, folder):
+    """A process that comes later reads other items where others were used: it says so, whatever loads them."""
+    from tidemill.errors import UsageError
+
+    for wrap in (lambda d: d, lambda d: DataLoader(d, patterns.MICRO, num_workers=1)):
+        run = script(patterns.Buffered, False, wrap)
+        train(run)
+        try:
+            train(run, {"kills": {6}, "given_up": {}})
+        except UsageError as error:
+            assert "the first item of step 5 of Buffered is another one now" in str(error), error
+        else:
+            raise Trouble("it went on with other items")
+
+
+def test_data_set_of_another_order(build, folder):
+    """Of numbered items it may be meant, so it is a warning."""
+    import random
+
+    class Shuffled(patterns.Points):
+        def __init__(self, key):
+            super().__init__()
+            self.order = random.Random(key).sample(range(40), 40)
+
+        def __getitem__(self, i):
+            return super().__getitem__(self.order[i])
+
+    for workers in (0, 1):
+        for same in (True, False):
+            keys = iter(range(9))
+            run = script(lambda: Shuffled(3 if same else next(keys)), False, lambda d: DataLoader(d, patterns.MICRO, num_workers=workers))
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                train(run, {"kills": {6}, "given_up": {}})
+            found = [str(w.message) for w in told if "is another one now" in str(w.message)]
+            assert len(found) == (0 if same else 1), found
+
+
+def test_webdataset(build, folder):
+    """The real one: shards of a node, shuffled by a generator, alone and through kills; its own shuffle draws from the time."""
+    need("webdataset")
+    import random
+
+    import webdataset
+    from tidemill.errors import UsageError
+
+    for shard in range(3):
+        with webdataset.TarWriter(str(folder / f"{shard}.tar")) as out:
+            for i in range(17):
+                out.write({"__key__": f"{shard}-{i}", "x.pth": item(17 * shard + i)[0], "y.cls": i % 3})
+
+    def make(**words):
+        urls = [str(folder / f"{shard}.tar") for shard in range(3)]
+        return lambda: (webdataset.WebDataset(urls, shardshuffle=False, nodesplitter=webdataset.split_by_node).shuffle(10, **words)
+                        .decode().to_tuple("x.pth", "y.cls"))
+
+    def batches():
+        return webdataset.WebLoader(make(rng=random.Random(0))().batched(patterns.MICRO, partial=False), batch_size=None, num_workers=1)
+
+    for data in (make(rng=random.Random(0)), batches):
+        alone = train(script(data, False))
+        compare("webdataset", alone, train(script(data, False), {k: v.copy() for k, v in KILLS.items()}))
+    train(script(make(), False))
+    for data, told in ((make(), "rng=random.Random(0)"), (lambda: batches().shuffle(3), "stages after its DataLoader")):
+        try:
+            train(script(data, False), {"kills": {6}, "given_up": {}})
+        except UsageError as error:
+            assert told in str(error), error
+        else:
+            raise Trouble("it was taken")
+
+
+for _test in (test_webdataset, test_stream_whose_state_is_not_all, test_stateful_data_loader, test_streams_of_hugging_face):
     _test.slow = True

@@ -17,6 +17,7 @@ from torch.utils.data import (DataLoader, Dataset, DistributedSampler, IterableD
                               get_worker_info)
 
 import tidemill.torch
+from tidemill.errors import UsageError  # noqa: F401
 
 STEPS, BATCH, MICRO = 14, 8, 2
 PATTERNS = {}
@@ -929,6 +930,138 @@ def average_not_attached(job):
     return simple(job, model, sgd(model))
 
 
+LOST = ("changes while the job trains", "state={", "job.on_commit")
+
+
+def updated_after_each_step(job, average, model, **attach):
+    """average(step): what a script does beside the job."""
+    job.after_step(lambda step, loss: average(step))
+    return simple(job, model, torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.1), **attach)
+
+
+class Weighted:
+    """The class that most repositories have: trained parameters alone, and each value replaced."""
+
+    def __init__(self, model):
+        self.model, self.shadow = model, {k: p.data.clone() for k, p in model.named_parameters() if p.requires_grad}
+
+    def update(self, step):
+        for name, p in self.model.named_parameters():
+            if p.requires_grad:
+                self.shadow[name] = (0.1 * p.data + 0.9 * self.shadow[name]).clone()
+
+
+def partly_frozen():
+    model = net(nn.Linear(12, 12))
+    model[0].requires_grad_(False)
+    return model
+
+
+@pattern(LOST)
+def average_of_trained_parameters(job):
+    model = partly_frozen()
+    return updated_after_each_step(job, Weighted(model).update, model)
+
+
+@pattern(LOST)
+def average_as_a_list_in_place(job):
+    model = partly_frozen()
+    kept = [p.detach().clone() for p in model.parameters() if p.requires_grad]
+
+    def update(step):
+        torch._foreach_lerp_(kept, [p.detach() for p in model.parameters() if p.requires_grad], 0.1)
+
+    return updated_after_each_step(job, update, model)
+
+
+@pattern(LOST)
+def average_as_a_list_made_anew(job):
+    model = net()
+    kept = [p.detach().clone() for p in model.parameters()]
+
+    def update(step):
+        nonlocal kept
+        kept = [0.9 * a + 0.1 * p.detach() for a, p in zip(kept, model.parameters())]
+
+    return updated_after_each_step(job, update, model)
+
+
+@pattern(LOST)
+def average_in_an_attribute_made_anew(job):
+    class Kept:
+        pass
+
+    model, keeper = net(), Kept()
+    keeper.weights = tuple(p.detach().clone() for p in model.parameters())
+
+    def update(step):
+        keeper.weights = tuple(0.9 * a + 0.1 * p.detach() for a, p in zip(keeper.weights, model.parameters()))
+
+    return updated_after_each_step(job, update, model)
+
+
+@pattern(LOST)
+def average_of_a_flat_vector(job):
+    model = net()
+    kept = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    return updated_after_each_step(job, lambda step: kept.lerp_(nn.utils.parameters_to_vector(model.parameters()).detach(), 0.1), model)
+
+
+@pattern(LOST)
+def average_by_the_parameter(job):
+    """Keyed by the parameter itself, as an optimizer's state is."""
+    model = net()
+    kept = {p: p.detach().clone() for p in model.parameters()}
+
+    def update(step):
+        for p, average in kept.items():
+            average.mul_(0.9).add_(p.detach(), alpha=0.1)
+
+    return updated_after_each_step(job, update, model)
+
+
+@pattern(("a Sequential is no part of the attached model", *LOST))
+def teacher_of_a_part(job):
+    """A momentum encoder, as MoCo and BYOL have it, of a part of the model."""
+    model = nn.Sequential(net(), nn.Tanh(), nn.Linear(3, 3))
+    teacher = copy.deepcopy(model[0]).requires_grad_(False)
+
+    def follow(step):
+        for p, q in zip(model[0].parameters(), teacher.parameters()):
+            q.data.lerp_(p.data, 0.1)
+
+    return updated_after_each_step(job, follow, model)
+
+
+@pattern(LOST)
+def best_weights_so_far(job):
+    """Kept in memory, to be saved when the training has ended."""
+    model, best = net(), {"loss": float("inf"), "weights": None}
+    best["weights"] = copy.deepcopy(model.state_dict())
+
+    def keep(step):
+        if step in (5, 7):
+            best["weights"] = copy.deepcopy(model.state_dict())
+
+    return updated_after_each_step(job, keep, model)
+
+
+@pattern()
+def copies_that_do_no_harm(job):
+    """First weights to measure a distance from, the last step's, differences, gradients' sizes: made anew with each step, or never changed."""
+    model = net()
+    first, kept = copy.deepcopy(model), {}
+
+    def look(step):
+        now = [p.detach().clone() for p in model.parameters()]
+        kept["moved"] = [a - b for a, b in zip(now, kept.get("last", now))]
+        kept["last"] = now
+        kept["distance"] = sum((a - b.detach()).square().sum() for a, b in zip(now, first.parameters()))
+        kept["flat"] = nn.utils.parameters_to_vector(model.parameters()).detach()
+
+    return updated_after_each_step(job, look, model)
+
+
 class Counters:
     def __init__(self):
         self.best, self.history, self.seen = float("inf"), [0.0] * STEPS, torch.zeros(3, dtype=torch.int64)
@@ -1186,6 +1319,30 @@ class SplitByNode(Shared):
         for number, item in enumerate(super().__iter__()):
             if number % nodes == node:
                 yield item
+
+
+class Buffered(IterableDataset):
+    """A stream that shuffles with a generator of its own, or one that it makes from the time, as WebDataset's does by default."""
+
+    def __init__(self, rng=None):
+        self.rng = rng
+
+    def __iter__(self):
+        rng, order = self.rng or random.Random(os.urandom(8)), list(range(30))
+        rng.shuffle(order)
+        yield from (Points()[i] for i in order)
+
+
+@pattern()
+def stream_that_shuffles_by_its_generator(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=Buffered(random.Random(0)))
+
+
+@pattern()
+def stream_that_shuffles_by_its_generator_elsewhere(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=DataLoader(Buffered(random.Random(0)), MICRO, num_workers=1))
 
 
 @pattern()
@@ -1526,6 +1683,135 @@ def generators_of_ones_own(job):
 
     loop(job, model, body, Noisy())
     return state(model)
+
+
+class Jitter(nn.Module):
+    """A transform that is a module, with a generator that it makes when it is first used."""
+
+    def __init__(self):
+        super().__init__()
+        self.rng = None
+
+    def forward(self, x):
+        if self.rng is None:
+            self.rng = random.Random(7)
+        return x + 0.1 * self.rng.random()
+
+
+class Transformed(Dataset):
+    """A wrapper, as many data sets are."""
+
+    def __init__(self, inner, transform):
+        self.inner, self.transform = inner, transform
+
+    def __len__(self):
+        return len(self.inner)
+
+    def __getitem__(self, i):
+        x, y = self.inner[i]
+        return self.transform(x), y
+
+
+SHARED_RNG = random.Random(3)
+
+
+def shaken(x, amount=0.1):
+    return x + amount * SHARED_RNG.random()
+
+
+@pattern()
+def generators_deep_in_a_data_set(job):
+    """In modules, closures, partial functions, slots, globals of functions, and wrappers around them."""
+    import functools
+    closed, given = random.Random(1), torch.Generator().manual_seed(2)
+
+    def noise(x):
+        return x + 0.1 * closed.random()
+
+    class Slotted:
+        __slots__ = ("rng",)
+
+        def __init__(self):
+            self.rng = random.Random(4)
+
+        def __call__(self, x):
+            return x * (1 + 0.1 * self.rng.random())
+
+    def drawn(generator, x):
+        return x + 0.1 * torch.rand(6, generator=generator)
+
+    data = Points()
+    for transform in (nn.Sequential(nn.Identity(), Jitter()), noise, functools.partial(drawn, given), Slotted(), shaken,
+                      lambda x, inner=Slotted(): inner(x)):
+        data = Transformed(Subset(data, range(40)), transform)
+    model = net()
+    return simple(job, model, sgd(model), dataset=data)
+
+
+class Masking:
+    """A collate function with a generator of its own, as DataCollatorForLanguageModeling has it."""
+
+    def __init__(self):
+        self.generator = torch.Generator().manual_seed(0)
+
+    def __call__(self, rows):
+        x = torch.stack([row[0] for row in rows])
+        return x * (torch.rand(x.shape, generator=self.generator) > 0.3), torch.tensor([row[1] for row in rows])
+
+
+@pattern()
+def generator_of_a_collate_function(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=DataLoader(Points(), MICRO, shuffle=True, collate_fn=Masking()))
+
+
+@pattern()
+def generator_of_a_collate_function_elsewhere(job):
+    """Batches are made by processes that load."""
+    model = net()
+    return simple(job, model, sgd(model), dataset=DataLoader(Points(), MICRO, shuffle=True, collate_fn=Masking(), num_workers=2))
+
+
+@pattern()
+def generator_of_a_collate_function_of_a_stream(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=Lines(), words={"collate": Masking()})
+
+
+class Drops(nn.Module):
+    """Dropout with a generator of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(3)
+
+    def forward(self, x):
+        return x * (torch.rand(x.shape, generator=self.generator) > 0.2)
+
+
+@pattern()
+def generators_in_attributes_of_the_script(job):
+    """Of its trainer, of a module, and behind a function that it calls."""
+    class Runner:
+        def __init__(self):
+            self.tools = {"rng": random.Random(2), "noise": [torch.Generator().manual_seed(1)]}
+            self.model = net(Drops())
+
+        def mixed(self, x):
+            return x * (1 + self.tools["rng"].random()) + 0.1 * torch.rand(x.shape, generator=self.tools["noise"][0])
+
+        def run(self):
+            job.attach(self.model, sgd(self.model))
+            loop(job, self.model, lambda n, x, y: job.backward(F.cross_entropy(self.model(shaken(self.mixed(x))), y)))
+            return state(self.model)
+
+    return Runner().run()
+
+
+@pattern(("random.SystemRandom", "cannot be seeded"))
+def numbers_of_the_machine(job):
+    model, draw = net(), random.SystemRandom()
+    return simple(job, model, sgd(model), dataset=Transformed(Points(), lambda x: x + draw.random()))
 
 
 # ---- what other people's scripts keep between micro-batches ----

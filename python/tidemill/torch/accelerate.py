@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Iterator, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 import torch
 from torch.utils.data import DataLoader
@@ -54,6 +54,7 @@ class Accelerator(accelerate.Accelerator):
         if under_agent(os.environ):
             _hide_ranks()
         self._attached = False
+        self._takes: List[Any] = []  # what prepare was given, and has given
         super().__init__(*words, **named)
         if self.mixed_precision == "fp16":
             raise UsageError("Accelerator(mixed_precision=\"fp16\") steps the optimizer by a scaler of its own: use \"bf16\", or "
@@ -89,7 +90,9 @@ class Accelerator(accelerate.Accelerator):
             schedules = [t for t in things if isinstance(t, torch.optim.lr_scheduler.LRScheduler)]
             self._attached = True
             attached = prepared[things.index(model)]
-            self.job.attach(attached, optimizer, schedules[0] if schedules else None, state=self._extras, schedule=self._schedule)
+            self._takes = [attached, optimizer, *prepared, *things]
+            self.job.attach(attached, optimizer, schedules[0] if schedules else None, schedule=self._schedule,
+                            state={**self._registered(), **(self._extras or {})})
         return prepared[0] if len(prepared) == 1 else tuple(prepared)
 
     def _loader(self, loader: DataLoader) -> "_Loader":
@@ -159,6 +162,25 @@ class Accelerator(accelerate.Accelerator):
         """Not in a job: workers that join would not have what one has loaded."""
         raise UsageError("accelerator.load_state: a job goes on by itself from its last committed step, so leave it out. To begin from other "
                          "weights load them into the model before prepare, the same on every worker")
+
+    def register_for_checkpointing(self, *objects: Any) -> None:
+        """As Accelerator.register_for_checkpointing; before prepare, so that it becomes part of the job's state, too."""
+        if self._attached:
+            odd = [one for one in objects if not any(one is known for known in (*self._takes, *(self._extras or {}).values()))]
+            if odd:
+                raise UsageError(f"accelerator.register_for_checkpointing({type(odd[0]).__name__}) comes after prepare: what the training keeps is part of the job's "
+                                 "state from the beginning. Call it before prepare, or say Accelerator(state={NAME: thing}); and change it in a function given to "
+                                 "accelerator.job.on_commit")
+        super().register_for_checkpointing(*objects)
+
+    def _registered(self) -> Dict[str, Any]:
+        """What was registered and is not attached anyway."""
+        known = [*self._takes, *(self._extras or {}).values()]
+        return {f"registered {number}": thing for number, thing in enumerate(self._custom_objects) if not any(thing is one for one in known)}
+
+    def skip_first_batches(self, *words: Any, **named: Any) -> None:
+        """Not in a job: it goes on where it was."""
+        raise UsageError("accelerator.skip_first_batches: a job goes on by itself with the samples that follow its last committed step, so leave it out")
 
     @property
     def is_main_process(self) -> bool:

@@ -21,9 +21,11 @@ from torch.utils.data import (DataLoader, Dataset, DistributedSampler, IterableD
 
 from tidemill import samples
 from tidemill.errors import UsageError
+from tidemill.torch.agreement import Print, mark_of, print_of
 from tidemill.torch.plain import from_plain, to_plain
+from tidemill.torch.replicas import ORDER, OTHER_SAMPLES, SAMPLES
 from tidemill.torch.seeds import seed_all
-from tidemill.torch.strays import generators_in
+from tidemill.torch.generators import generators_in
 
 _DATA, _ORDER, _STREAM, _COLLATE = 1, 3, 4, 5  # purposes of random numbers
 _EPOCHS_KEPT = 2  # orders of a sampler
@@ -66,12 +68,19 @@ class Source(Protocol):
     def commit(self, step: int) -> None:
         """The step is committed."""
 
+    def marks(self, step: int) -> Dict[str, Any]:
+        """What this worker has seen of the step's data that all must see alike (tidemill.torch.replicas)."""
+
+    def generators(self) -> List[Any]:
+        """Of random numbers, that nobody else may seed."""
+
     def close(self) -> None:
         """Ends what loads."""
 
 
 def open_source(job: Any, dataset: Any, collate: Any, workers: int, sampler: Any, shuffle: bool) -> Source:
     """For what `Job.batches` was given."""
+    dataset = _loader_in(dataset)
     options: Dict[str, Any] = {}
     if isinstance(dataset, DataLoader):
         loader = dataset
@@ -92,7 +101,18 @@ def open_source(job: Any, dataset: Any, collate: Any, workers: int, sampler: Any
             return _open_batches(job, DataLoader(dataset, batch_size=job.micro_batch, num_workers=workers, collate_fn=collate), None, None)
         return Stream(dataset, collate, job, next((p for p in job._positions if p.dataset is dataset), None))
     return MicroBatches(dataset, collate, workers, job.seed, job.batch, job.micro_batch, job.steps, sampler, shuffle,
-                        options)
+                        options, job.bitwise if job.compares_samples else None, getattr(job, "seen", None))
+
+
+def _loader_in(dataset: Any) -> Any:
+    """WebDataset's WebLoader is a stream whose first stage is a DataLoader: its items are batches."""
+    stages = getattr(dataset, "pipeline", None)
+    if not isinstance(dataset, IterableDataset) or not isinstance(stages, list) or not stages or not isinstance(stages[0], DataLoader):
+        return dataset
+    if len(stages) > 1:
+        raise UsageError(f"a {type(dataset).__name__} with stages after its DataLoader (shuffle, unbatched, batched, with_epoch): Tidemill counts the batches that a "
+                         "DataLoader gives. Put the stages into the data set, before batched(micro_batch), and leave the loader plain")
+    return stages[0]
 
 
 def _open_batches(job: Any, loader: DataLoader, collate: Any, sampler: Any) -> "StreamOfBatches":
@@ -123,11 +143,19 @@ def same_data(first: Sequence[Any], second: Sequence[Any]) -> bool:
     """Do two calls of `Job.batches` give the same items in the same order? A DataLoader may be made anew for every epoch."""
     one, other = first[0], second[0]
     if isinstance(one, DataLoader) and isinstance(other, DataLoader) and one is not other:
+        if one.batch_size != other.batch_size or _code_of(one.collate_fn) != _code_of(other.collate_fn):
+            return False
         plain = (RandomSampler, SequentialSampler)
         if type(one.sampler) is not type(other.sampler) or not (one.sampler is other.sampler or type(one.sampler) in plain):
             return False
         one, other = one.dataset, other.dataset
-    return one is other and first[3] is second[3] and first[4] == second[4]
+    return one is other and first[3] is second[3] and first[4] == second[4] and _code_of(first[1]) == _code_of(second[1])
+
+
+def _code_of(function: Any) -> Any:
+    """What a function does, which may be made anew for every epoch."""
+    function = getattr(function, "func", function)  # of functools.partial
+    return getattr(getattr(function, "__func__", function), "__code__", type(function))
 
 
 def _options(loader: DataLoader) -> Dict[str, Any]:
@@ -155,16 +183,53 @@ def _check_sampler(sampler: Any) -> None:
         raise UsageError(f"the sampler (a {type(sampler).__name__}) has no length: an epoch must have one")
 
 
+class _Looked:
+    """An item that was only looked at."""
+
+    def __init__(self, seen: Any) -> None:
+        self.seen = seen
+
+
 class _Keyed(Dataset):
     """The data set, indexed by (key, item): augmentation draws the same numbers on any worker."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, compared: bool) -> None:
+        """compared: what is not the same twice is an error."""
         self._dataset, self._generators = dataset, generators_in(dataset)
+        self._key, self._looked, self._compared = 0, False, compared
 
-    def __getitem__(self, place: Tuple[int, int]) -> Any:
+    @property
+    def is_compared(self) -> bool:
+        """As `compared`."""
+        return self._compared
+
+    def __getitem__(self, place: Sequence[int]) -> Any:
+        """place: with a third number, whether floats must be exact, of what is only looked at."""
+        if len(place) == 2:
+            return self._load(place)
+        first, again = (print_of(self._load(place), bool(place[2])) for _ in range(2))
+        if first != again:
+            raise UsageError(f"item {place[1]} of {type(self._dataset).__name__} is another one when it is asked for again with the same random numbers: the data set "
+                             "counts, or draws from a generator that it makes anew each time (numpy.random.default_rng(), the time). A worker that joins, or a step "
+                             "that is done again, would have another item. Draw from torch's, Python's or NumPy's random numbers, or from a generator that is kept in "
+                             "the data set, which are seeded for each item. Where that is what you want, say try_twice=False to init")
+        return _Looked(first)
+
+    def _load(self, place: Sequence[int]) -> Any:
+        self._key = place[0]
         seed_all(place[0])
         self._generators.seed(place[0])
-        return self._dataset[place[1]]
+        item = self._dataset[place[1]]
+        if self._looked:
+            return item
+        self._looked = True
+        found = len(self._generators.found)
+        self._generators.add(self._dataset)  # some are made with the first item
+        return item if found == len(self._generators.found) else self._load(place)
+
+    def key_of_batch(self) -> int:
+        """Of the last item that was loaded here, for what is drawn when a batch is made."""
+        return self._key
 
     def __getattr__(self, name: str) -> Any:
         """The data set's own: a worker_init_fn is given this one."""
@@ -180,12 +245,14 @@ class _Keyed(Dataset):
 
 
 class _Order:
-    """A sampler of batches: this worker's micro-batches from a step on."""
+    """A sampler of batches: this worker's micro-batches from a step on, after what is only looked at."""
 
-    def __init__(self, owner: "MicroBatches", first: Tuple[int, int]) -> None:
-        self._owner, self._first = owner, first
+    def __init__(self, owner: "MicroBatches", first: Tuple[int, int], looked_at: List[Tuple[int, int, int]]) -> None:
+        self._owner, self._first, self._looked_at = owner, first, looked_at
 
-    def __iter__(self) -> Iterator[List[Tuple[int, int]]]:
+    def __iter__(self) -> Iterator[Sequence[Tuple[int, ...]]]:
+        if self._looked_at:
+            yield self._looked_at
         step, number = self._first
         while step <= self._owner.steps:
             for m in self._owner.share:
@@ -194,12 +261,43 @@ class _Order:
             step, number = step + 1, 0
 
 
+class _Collated:
+    """The collate function, whose generators draw the same numbers on any worker; what is only looked at passes by."""
+
+    def __init__(self, collate: Callable[[List[Any]], Any], dataset: _Keyed) -> None:
+        self._collate, self._keyed, self._generators = collate, dataset, generators_in(collate)
+        self._tried = collate is default_collate
+
+    def __call__(self, rows: List[Any]) -> Any:
+        if rows and isinstance(rows[0], _Looked):
+            return _Looked(rows)  # not a list: pinning would take it apart
+        try:
+            same = None if self._tried else copy.deepcopy(rows)  # which a function may take apart
+        except Exception:  # noqa: BLE001  # what cannot be copied cannot be tried
+            same = None
+        batch = self._make(rows)
+        if same is not None and self._keyed.is_compared and print_of(batch, True) != print_of(self._make(same), True):
+            raise UsageError(f"the collate function ({getattr(self._collate, '__qualname__', type(self._collate).__name__)}) makes another batch when it is given the same "
+                             "items again: it keeps something from one batch to the next (a rest of packed texts, a count), which a worker that joins, or a process "
+                             "that loads, would not have. Pack within a batch, or read a stream (IterableDataset) that packs; where that is what you want, say "
+                             "try_twice=False to init")
+        self._tried = True
+        return batch
+
+    def _make(self, rows: List[Any]) -> Any:
+        key = self._keyed.key_of_batch() ^ _COLLATE
+        seed_all(key)
+        self._generators.seed(key)
+        return self._collate(rows)
+
+
 class MicroBatches:
     """Loads micro-batches; as long as they are requested in order, worker processes load ahead."""
 
     def __init__(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]], workers: int, seed: int, batch: int,
                  micro_batch: int, steps: int, sampler: Any = None, shuffle: bool = True,
-                 options: Optional[Dict[str, Any]] = None) -> None:
+                 options: Optional[Dict[str, Any]] = None, exact: Optional[bool] = None, known: Any = None) -> None:
+        """exact: workers compare samples, floats to the bit; None: they do not compare them. known: what was seen before (Seen)."""
         if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
             raise UsageError(f"{type(dataset).__name__} is neither a map-style data set (with __len__ and __getitem__) nor a "
                              "stream (with __iter__): Tidemill has to name the samples of a step, whoever computes them")
@@ -211,13 +309,15 @@ class MicroBatches:
         self._tried, self._drawn = False, generators_in(sampler)
         if self.count == 0:
             raise UsageError("the data set is empty")
-        self._dataset = _Keyed(dataset)
-        self._collate = collate or default_collate
+        self._dataset = _Keyed(dataset, exact is not None)
+        self._collate = _Collated(collate or default_collate, self._dataset)
         self._workers, self._seed = workers, seed
         self._batch, self._micro_batch, self.steps = batch, micro_batch, steps
         self.share: Sequence[int] = ()
         self._ahead: Optional[Iterator[Any]] = None
         self._expected: Optional[Tuple[int, int]] = None
+        self._exact, self._unseen, self._known = exact, True, known
+        self._prints: Tuple[int, List[Optional[Print]]] = (0, [])  # of the first samples of a step
 
     def places(self, step: int, number: int) -> List[Tuple[int, int]]:
         """(key of its random numbers, item) of each sample of a micro-batch."""
@@ -269,7 +369,40 @@ class MicroBatches:
     def begin(self, share: Sequence[int]) -> None:
         """A new generation: this worker's share changes."""
         self.share = share
+        self._unseen = self._exact is not None
         self.restart()
+
+    def _to_look_at(self, step: int) -> List[Tuple[int, int, int]]:
+        """The first samples of the step, once in a generation, where all workers are at the same one: which samples there are depends
+        on no worker, and so must what is in them."""
+        if not self._unseen:
+            return []
+        self._unseen = False
+        before = self._known.step if self._known is not None and not self._prints[0] else 0  # this process is new, and the job is not
+        steps = [step] if before in (0, step) else [step, before]
+        return [(key, item, int(bool(self._exact))) for one in steps for key, item in self.places(one, 0)[:len(SAMPLES)]]
+
+    def _take_prints(self, step: int, prints: List[Optional[Print]]) -> None:
+        count = min(len(SAMPLES), self._micro_batch)
+        self._prints = (step, prints[:count])
+        for name, seen in zip(SAMPLES, prints[count:]):
+            if self._known.differs(name, seen):
+                warnings.warn(f"a sample of step {self._known.step} is another one now than when that step was computed: {OTHER_SAMPLES}", stacklevel=2)
+                return
+
+    def generators(self) -> List[Any]:
+        """None: each item has its numbers."""
+        return []
+
+    def marks(self, step: int) -> Dict[str, Any]:
+        """As Source.marks."""
+        out: Dict[str, Any] = {}
+        order = self._orders.get((step - 1) * self._batch // self.count)
+        if order is not None:
+            out[ORDER] = mark_of(torch.tensor(order, dtype=torch.int64).numpy().tobytes())
+        if self._prints[0] == step:
+            out.update(zip(SAMPLES, self._prints[1]))
+        return out
 
     def restart(self) -> None:
         """Drops what was loaded ahead."""
@@ -278,11 +411,16 @@ class MicroBatches:
 
     def get(self, step: int, number: int) -> Any:
         """A micro-batch of this worker's share, collated."""
+        looked_at = self._to_look_at(step)
         if self._workers == 0:
+            if looked_at:
+                self._take_prints(step, [self._dataset[place].seen for place in looked_at])
             return self._collate([self._dataset[place] for place in self.places(step, number)])
         if self._expected != (step, number):
-            self._ahead = iter(DataLoader(self._dataset, batch_sampler=_Order(self, (step, number)),  # type: ignore
+            self._ahead = iter(DataLoader(self._dataset, batch_sampler=_Order(self, (step, number), looked_at),  # type: ignore
                                           num_workers=self._workers, collate_fn=self._collate, **self._options))
+            if looked_at:
+                self._take_prints(step, [row.seen for row in next(self._ahead).seen])
         assert self._ahead is not None
         out = next(self._ahead)
         following = [m for m in self.share if m > number]
@@ -311,6 +449,8 @@ class Position:
     """Where a stream is, as part of the job's state: the place of the next item, its epoch, and the data set's own state there.
 
     It has a fixed size, as all state has."""
+
+    by_worker = True  # one that tries whether it continues is an item ahead
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -344,6 +484,14 @@ class Position:
             self.state, self.trusted = from_plain(plain), self.place >= 0
 
 
+def _check_passed(known: Any, exact: Optional[bool], place: int, each: int, item: Any, name: str) -> None:
+    """A process that is new passes over what was used before it came, and finds there what was seen then. each: items of a step."""
+    if known is None or exact is None or known.step == 0 or place != (known.step - 1) * each:
+        return
+    if known.differs(SAMPLES[0], print_of(item, exact)):
+        raise UsageError(f"the first item of step {known.step} of {name} is another one now than when that step was computed: {OTHER_SAMPLES}")
+
+
 def _alike(a: Any, b: Any) -> bool:
     """Are two items the same?"""
     if isinstance(a, torch.Tensor):
@@ -364,6 +512,7 @@ class Stream:
     def __init__(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]], job: Any,
                  position: Optional[Position] = None) -> None:
         self._dataset, self._collate = dataset, collate or default_collate
+        self._drawn, self._inside = generators_in(self._collate), generators_in(dataset)
         self._seed, self._batch, self._micro_batch = job.seed, job.batch, job.micro_batch
         self._iterator: Optional[Iterator[Any]] = None
         self._items: Deque[Any] = deque()  # of this step, from place `_first` on
@@ -371,6 +520,17 @@ class Stream:
         self._epoch = 0
         self._empty = True
         self._position, self._tries = position, 0
+        self._exact = job.bitwise if job.compares_samples else None
+        self._print: Tuple[int, Optional[Print]] = (0, None)  # of the first item of a step
+        self._known = getattr(job, "seen", None)
+
+    def generators(self) -> List[Any]:
+        """They go on from item to item."""
+        return self._inside.found
+
+    def marks(self, step: int) -> Dict[str, Any]:
+        """As Source.marks."""
+        return {SAMPLES[0]: self._print[1]} if self._print[0] == step else {}
 
     def begin(self, share: Sequence[int]) -> None:
         """Any share will do."""
@@ -390,12 +550,16 @@ class Stream:
         while self._first < start:
             if not self._items:
                 self._read()
-            self._items.popleft()
+            _check_passed(self._known, self._exact, self._first, self._batch, self._items.popleft(), type(self._dataset).__name__)
             self._first += 1
         at_item = number * self._micro_batch
         while len(self._items) < at_item + self._micro_batch:
             self._read()
-        seed_all(samples.key_of(self._seed, start + at_item, 0, _COLLATE))  # one that draws numbers draws the same when asked again
+        if self._exact is not None and self._print[0] != step:
+            self._print = (step, print_of(self._items[0], self._exact))
+        key = samples.key_of(self._seed, start + at_item, 0, _COLLATE)
+        seed_all(key)  # one that draws numbers draws the same when asked again
+        self._drawn.seed(key)
         return self._collate([self._items[at_item + j] for j in range(self._micro_batch)])
 
     def commit(self, step: int) -> None:
@@ -420,7 +584,9 @@ class Stream:
         """An iterator of this epoch, from its start or from a state."""
         if callable(getattr(dataset, "set_epoch", None)):
             dataset.set_epoch(epoch)
-        seed_all(samples.key_of(self._seed, epoch, 0, _STREAM))
+        key = samples.key_of(self._seed, epoch, 0, _STREAM)
+        seed_all(key)
+        (self._inside if dataset is self._dataset else generators_in(dataset)).seed(key)
         if state is not None and hasattr(dataset, "load_state_dict"):
             dataset.load_state_dict(copy.deepcopy(state))
         with _as_one_process():
@@ -497,6 +663,17 @@ class StreamOfBatches:
         self._kept: Deque[Any] = deque()  # of this step, from place `_first` on
         self._first = self._epoch = 0
         self._empty = True
+        self._exact = job.bitwise if job.compares_samples else None
+        self._print: Tuple[int, Optional[Print]] = (0, None)  # of the first batch of a step
+        self._known = getattr(job, "seen", None)
+
+    def generators(self) -> List[Any]:
+        """They go on from batch to batch."""
+        return generators_in(self._loader.dataset, self._loader.collate_fn).found
+
+    def marks(self, step: int) -> Dict[str, Any]:
+        """As Source.marks."""
+        return {SAMPLES[0]: self._print[1]} if self._print[0] == step else {}
 
     def begin(self, share: Sequence[int]) -> None:
         """Any share will do."""
@@ -513,10 +690,12 @@ class StreamOfBatches:
         while self._first < start:
             if not self._kept:
                 self._read()
-            self._kept.popleft()
+            _check_passed(self._known, self._exact, self._first, self._each, self._kept.popleft(), type(self._loader.dataset).__name__)
             self._first += 1
         while len(self._kept) <= number:
             self._read()
+        if self._exact is not None and self._print[0] != step:
+            self._print = (step, print_of(self._kept[0], self._exact))
         return _copied(self._kept[number])
 
     def _open(self) -> Iterator[Any]:
@@ -527,6 +706,7 @@ class StreamOfBatches:
         if loader.generator is not None:
             loader.generator.manual_seed(key)
         seed_all(key)
+        generators_in(loader.dataset, loader.collate_fn).seed(key)
         with _as_one_process():
             return iter(loader)
 

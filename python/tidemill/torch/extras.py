@@ -81,6 +81,7 @@ class Extras:
             self._check(name, thing)
         self._things = dict(things)
         self._own: Set[str] = set()
+        self._apart = tuple(f"{name}." for name, thing in things.items() if getattr(thing, "by_worker", False))  # not compared
         self.tensors: Dict[str, torch.Tensor] = {}
         self.arrived: Dict[str, torch.Tensor] = {}
         self._steps = 0
@@ -107,6 +108,30 @@ class Extras:
     def holds(self, thing: Any) -> bool:
         """Was it attached?"""
         return any(own is thing for own in self._things.values())
+
+    def names(self) -> List[str]:
+        """Of the script's."""
+        return [name for name in self._things if name not in self._own]
+
+    def tells(self, value: float) -> bool:
+        """Is the number part of the script's state, as it is now?"""
+        return not self.only_own() and f" {json.dumps(value)}" in " " + json.dumps(self.plain_now(), separators=(" ", " "))
+
+    def plain_now(self) -> Dict[str, Any]:
+        """Of the script's things."""
+        return {name: _split(thing.state_dict(), name, {}) for name, thing in self._things.items() if name not in self._own}
+
+    def compared(self, plain: Mapping[str, Any]) -> Dict[str, Any]:
+        """Of what is no tensor: what all workers must have alike."""
+        return {name: value for name, value in plain.items() if f"{name}." not in self._apart}
+
+    def changed_tensors(self) -> Dict[str, torch.Tensor]:
+        """Those that were written to, or replaced, since the last commit."""
+        if self.only_own():
+            return {}
+        now = self._now()[1]
+        return {f"state[{path!r}]": tensor for path, tensor in now.items()
+                if self._versions.get(path) != (tensor.data_ptr(), tensor._version) and not path.startswith(self._apart)}
 
     def things(self, kind: type) -> List[Any]:
         """Those of a kind that were attached."""
@@ -216,8 +241,8 @@ class Extras:
         self.load(plain)
 
     def storages(self) -> List[int]:
-        """Where its tensors are."""
-        return [t.untyped_storage().data_ptr() for t in self.tensors.values()]
+        """Where its tensors are, and what is kept to compare them with."""
+        return [t.untyped_storage().data_ptr() for t in (*self.tensors.values(), *self._values.values())]
 
 
 __all__ = ["Extra", "Extras"]

@@ -30,7 +30,7 @@ from tidemill.torch.staging import Staging
 from tidemill.torch.state import Layer, ModelState, Param
 
 _HEAD = 8
-_SCALE = "loss scale"
+_SCALE, _SEEN = "loss scale", "seen"
 
 
 def _round_up(n: int) -> int:
@@ -204,7 +204,7 @@ class Follow:
             return
         one = self.layer_of(layer)
         notes = {**settings, "groups": self.state_of(layer).shared_notes()["groups"],
-                 "scales": [self.scale_of(layer, p) for p in one.trained], "unused": self.unused_of(one)}
+                 "scales": [self.scale_of(layer, p) for p in one.trained], "unused": self.unused_of(one), "seen": self._job.seen.after()}
         text = json.dumps(notes).encode()
         if len(text) + _HEAD > self._rooms[layer]:
             raise RuntimeError("the notes have grown")
@@ -254,15 +254,17 @@ class Follow:
             for index, (largest, scale, addends) in enumerate(notes["scales"]):
                 own.scales[index] = fixed_point.following(largest, scale, addends)
         self._merge(layer, own, gradient + self._rooms[layer])
-        shadow.own_state = self._after(shared["state"], notes["overflow"])
+        shadow.own_state = self._after(shared["state"], notes["overflow"], notes["seen"])
         own.write_notes(step, shadow.shared_notes())
         shadow.staging.mark()
         own.read(state)
         self.advanced += 1
 
-    def _after(self, state: Dict[str, Any], overflow: bool) -> Dict[str, Any]:
-        """Tidemill's own state after the step: the loss scale moves."""
+    def _after(self, state: Dict[str, Any], overflow: bool, seen: Any) -> Dict[str, Any]:
+        """Tidemill's own state after the step: the loss scale moves, and other samples were looked at."""
         out = dict(state)
+        if _SEEN in out:
+            out[_SEEN] = {"#dict": [[key, value] for key, value in seen.items()]}
         if self._job._scale is not None and _SCALE in out:
             told = self._job._scale.following(from_plain(out[_SCALE]), overflow)
             out[_SCALE] = {"#dict": [[key, to_plain(value, _SCALE)] for key, value in told.items()]}

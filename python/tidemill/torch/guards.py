@@ -11,7 +11,6 @@ functions that depend on something other than the step (doc/pytorch.md).
 from __future__ import annotations
 
 import functools
-import gc
 import linecache
 import math
 import sys
@@ -28,9 +27,7 @@ from tidemill.errors import UsageError
 _FIRST_STEPS = 20  # of this process: the longest that we wait for an update that must be visible
 _COMPARED = 4 << 20  # elements that are compared, at most
 _SAMPLED, _SAMPLED_EACH = 1 << 18, 1 << 13  # elements of parameters that are compared in the first steps, about, and of each at most
-_LIST_MIN = 4  # tensors that a list must have to be taken for a copy of the model
-_LOOK_AT, _COMPARE_AT = 2, (3, 10)  # applied steps of this process: copies of the model are found, and looked at again
-_WRAPPERS = {
+WRAPPERS = {
     "DistributedDataParallel": "Tidemill adds the gradients up by itself",
     "DataParallel": "give each worker one device",
     "FullyShardedDataParallel": "fully_shard(module, mesh=job.mesh) or attach(..., shard=\"full\") shards weights, gradients and the "
@@ -50,10 +47,10 @@ def _kinds(thing: Any) -> Set[str]:
 def check_model(model: nn.Module) -> None:
     """Refuses wrappers that exchange or shard by themselves, and tensors whose bytes are elsewhere."""
     for name, module in model.named_modules():
-        for kind in sorted(_kinds(module) & set(_WRAPPERS)):
+        for kind in sorted(_kinds(module) & set(WRAPPERS)):
             what = f"its part {name} is" if name else "it is"
             raise UsageError(f"the model cannot be attached: {what} wrapped by {kind}. Attach the plain model without it: "
-                             f"{_WRAPPERS[kind]}")
+                             f"{WRAPPERS[kind]}")
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         _check_tensor(name, tensor)
 
@@ -335,7 +332,7 @@ class _Values:
         trained = [index for index, tensor in enumerate(self._tensors) if tensor.requires_grad] if self._left > 0 else []
         self._left -= 1
         self._each = max(16, min(_SAMPLED_EACH, _SAMPLED // max(1, len(trained))))
-        self._kept = [(index, _some(self._tensors[index], self._each).clone()) for index in trained]
+        self._kept = [(index, some_of(self._tensors[index], self._each).clone()) for index in trained]
 
     def forget(self) -> None:
         """Nobody will ask."""
@@ -343,7 +340,7 @@ class _Values:
 
     def changed(self) -> Optional[int]:
         """Which of them has other values now. A GPU is waited for once."""
-        kept = [(index, _some(self._tensors[index], self._each), before) for index, before in self._kept]
+        kept = [(index, some_of(self._tensors[index], self._each), before) for index, before in self._kept]
         kept = [(index, now, before) for index, now, before in kept if now.device == before.device]
         if not kept:
             return None
@@ -352,7 +349,7 @@ class _Values:
         return next((index for (index, _, _), one in zip(kept, same) if not one), None)
 
 
-def _some(tensor: torch.Tensor, most: int) -> torch.Tensor:
+def some_of(tensor: torch.Tensor, most: int) -> torch.Tensor:
     """Elements from all over a parameter, without a copy."""
     some = tensor.detach()
     while some.numel() > most:
@@ -399,20 +396,34 @@ class Watch:
 
     def remember(self) -> None:
         """Accepts the current state: a step was committed, or state came from another worker."""
-        self._versions = self._now()
+        self._versions = self.versions()
         self._known = _settings(self._state.optimizer)
-        self._moments = self._moments_now()
+        self._moments = self.moments()
         if self._state.shards is None:  # weights in shards come and go
             self._values.keep()
 
-    def _now(self) -> List[Any]:
+    def changed_since(self, versions: Sequence[Any], moments: Sequence[Any]) -> Dict[str, torch.Tensor]:
+        """By name: what has other versions than these."""
+        out: Dict[str, torch.Tensor] = {}
+        everything = [*zip((p.name for p in self._params), self._tensors), *((b.name, b.tensor()) for b in self._buffers)]
+        for (name, tensor), before, now in zip(everything, versions, self.versions()):
+            if before != now:
+                out[name] = tensor.detach()
+        for p, before, now in zip(self._params, moments, self.moments()):
+            if before != now:
+                kept = self._optimizer_state[p.tensor] if p.tensor in self._optimizer_state else {}
+                out.update({f"the optimizer's {key} of {p.name}": v for key, v in kept.items() if isinstance(v, torch.Tensor)})
+        return out
+
+    def versions(self) -> List[Any]:
+        """Of parameters and buffers, as they are."""
         now: List[Any] = [t._version for t in self._tensors]
         for buffer in self._buffers:
             tensor = buffer.tensor()
             now.append((id(tensor), tensor._version))
         return now
 
-    def _moments_now(self) -> List[List[Tuple[int, int]]]:
+    def moments(self) -> List[List[Tuple[int, int]]]:
         """What the optimizer keeps of each parameter; with shards it comes and goes."""
         if self._state.shards is not None:
             return []
@@ -423,7 +434,7 @@ class Watch:
     def _check_moments(self) -> None:
         if self._state.step < 0 or not self._moments:
             return
-        for p, was, now in zip(self._params, self._moments, self._moments_now()):
+        for p, was, now in zip(self._params, self._moments, self.moments()):
             if was != now and (len(now) < len(was) or any(a[0] == b[0] and a[1] != b[1] for a, b in zip(was, now))):
                 raise UsageError(
                     f"the optimizer's state of {p.name} was changed outside of its step (momentum that is set to zero, state that is cleared): "
@@ -468,7 +479,7 @@ class Watch:
                              "schedule begins with a rate of 0")
         if self._state.step < 0:  # a restore that came meanwhile is none of ours
             return
-        now = self._now()
+        now = self.versions()
         index = next((i for i, (a, b) in enumerate(zip(now, self._versions)) if a != b), None)
         if index is None and self._state.shards is None:
             index = self._values.changed()
@@ -587,98 +598,6 @@ def check_gradients_again(first: Dict[str, float], second: Dict[str, float], tol
                 "pass of the script's own depends on how often it was called. A worker that joins, or a step that is done again, would have "
                 "another. Compute it from job.committed_step. Where the computation itself is not the same twice, and you want that, say "
                 "try_twice=False to init (or to ElasticTrainer, Accelerator, TidemillStrategy)")
-
-
-class Copies:
-    """Looks once for copies of the model that change during training: averages of weights (EMA), teachers."""
-
-    def __init__(self, state: Any) -> None:
-        self._state = state
-        self._found: List[Tuple[str, Any, List[Tuple[int, torch.Tensor]]]] = []
-        self._frozen: List[Tuple[Any, torch.Tensor]] = []
-        self._steps = 0
-
-    def after_step(self, sums: Any) -> None:
-        """A step was applied. sums: of gradients, which are like the model and ours."""
-        self._steps += 1
-        if self._steps == _LOOK_AT:
-            self._look(sums)
-        elif self._steps in _COMPARE_AT:
-            self._check_frozen()
-            for name, tensors, before in self._found:
-                if any(_differs(tensors, index, value) for index, value in before):
-                    raise UsageError(
-                        f"{name} is like the model and changes while the job trains (an average of weights, a teacher): such "
-                        "state is not part of the job, and a worker that joins would begin it anew. Attach it (attach(..., "
-                        "state={NAME: thing}) with state_dict and load_state_dict), and change it in job.on_commit")
-            if self._steps == _COMPARE_AT[-1]:
-                self._found, self._frozen = [], []
-
-    def _check_frozen(self) -> None:
-        for p, before in self._frozen:
-            if _differs(lambda p=p: [p.tensor], 0, before):
-                raise UsageError(
-                    f"{p.name} is not trained, and changes while the job trains (a teacher or target network that follows the model): "
-                    "workers make such weights by themselves, so that one that joins would have others. Keep the network outside of the "
-                    "attached model, attach it (attach(..., state={\"target\": target})), and change it in job.on_commit")
-
-    def _look(self, sums: Any) -> None:
-        frozen = [p for unit in self._state.units for p in unit.params if not p.tensor.requires_grad]
-        places = set(self._state.extras.storages())
-        self._frozen = [(frozen[i], value) for i, value in _sample([p.tensor for p in frozen])
-                        if frozen[i].tensor.untyped_storage().data_ptr() not in places]
-        params = [p.tensor for unit in self._state.units for p in unit.params]
-        if not params:
-            return
-        ours = {id(m) for m in self._state.model.modules()}
-        kinds = [(p.shape, p.dtype, p.layout) for p in params]
-        places = {p.untyped_storage().data_ptr() for p in params}  # views of the model's own tensors, and our sums
-        places |= {*self._state.extras.storages(), *sums.storages()}
-        names = [p.name for unit in self._state.units for p in unit.params]
-        for kind, name, read in _alike(gc.get_objects(), ours, len(params), names):
-            tensors = [t for t in read() if type(t) in (torch.Tensor, nn.Parameter) and t.device.type != "meta"]
-            if [(t.shape, t.dtype, t.layout) for t in tensors] != kinds:
-                continue
-            if kind in _WRAPPERS and tensors[0] is params[0]:
-                raise UsageError(f"the attached model is also wrapped by {kind}: use the plain model in the loop. "
-                                 f"{_WRAPPERS[kind]}")
-            if not any(t.untyped_storage().data_ptr() in places for t in tensors):
-                self._found.append((name, read, _sample(tensors)))
-
-
-def _alike(things: Sequence[Any], ours: Set[int], count: int,
-           names: Sequence[str]) -> Iterator[Tuple[str, str, Callable[[], List[torch.Tensor]]]]:
-    """Modules, maps and lists that may hold one tensor for each parameter: (kind, name, how to read them)."""
-    for thing in things:
-        kind = type(thing)
-        if kind is list and len(thing) == count and count >= _LIST_MIN:
-            if all(isinstance(t, torch.Tensor) for t in thing):
-                yield "list", f"a list of {count} tensors", lambda thing=thing: list(thing)
-        elif issubclass(kind, dict) and len(thing) >= count and names[0] in thing:
-            if all(isinstance(thing.get(n), torch.Tensor) for n in names):
-                yield "dict", f"a dict of {len(thing)} tensors", lambda thing=thing: [thing[n] for n in names]
-        elif issubclass(kind, nn.Module) and id(thing) not in ours and "_parameters" in thing.__dict__:
-            yield kind.__name__, f"a {kind.__name__} beside the attached one", lambda thing=thing: list(thing.parameters())
-
-
-def _sample(tensors: Sequence[torch.Tensor]) -> List[Tuple[int, torch.Tensor]]:
-    room, out = _COMPARED, []
-    for index in sorted(range(len(tensors)), key=lambda i: tensors[i].numel()):
-        if tensors[index].numel() > room:
-            break
-        room -= tensors[index].numel()
-        out.append((index, tensors[index].detach().clone()))
-    return out
-
-
-def _differs(read: Callable[[], Any], index: int, before: torch.Tensor) -> bool:
-    try:
-        now = read()[index]
-    except (IndexError, KeyError):
-        return False
-    if not isinstance(now, torch.Tensor) or now.shape != before.shape or torch.equal(now.detach(), before):
-        return False
-    return not torch.allclose(now.detach(), before, rtol=0.0, atol=0.0, equal_nan=True)  # memory that nobody has filled is NaN
 
 
 # ---- what torch offers, and is wrong inside the loop ----
@@ -873,5 +792,5 @@ def _line_of_script() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}: `{text}`" if text else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-__all__ = ["Copies", "Watch", "check_again", "check_begun", "check_gradients_again", "check_model", "check_optimizer", "check_scheduler", "divided_by", "enter", "is_summed", "leave", "own",
-           "plain_optimizer", "plain_scheduler", "warn_of_length"]
+__all__ = ["WRAPPERS", "Watch", "check_again", "check_begun", "check_gradients_again", "check_model", "check_optimizer", "check_scheduler", "divided_by", "enter", "is_summed", "leave", "own",
+           "plain_optimizer", "plain_scheduler", "some_of", "warn_of_length"]

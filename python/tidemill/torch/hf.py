@@ -28,7 +28,7 @@ from torch import nn
 
 from tidemill.errors import UsageError
 from tidemill.session import under_agent
-from tidemill.torch.job import Job, init, own_device
+from tidemill.torch.job import NO_SHARDS, Job, init, own_device, refuse_shards
 
 
 def _hide_ranks() -> None:
@@ -88,8 +88,8 @@ _KEPT = {
 
 # Why, and what to do instead, where there is more to say than that it is not done.
 _WHY = {
-    "deepspeed": "it shards by itself",
-    "fsdp": "it shards by itself",
+    "deepspeed": NO_SHARDS.format("ElasticTrainer"),
+    "fsdp": NO_SHARDS.format("ElasticTrainer"),
     "eval_on_start": "evaluate before train(), on every worker",
     "auto_find_batch_size": "the batch is the job's, and stays",
     "torch_compile": "the model would not be compiled",
@@ -102,7 +102,7 @@ _WHY = {
 _STRATEGIES = {"eval_strategy": ("no", "steps", "epoch"), "logging_strategy": ("no", "steps", "epoch"),
                "save_strategy": ("no", "steps", "epoch", "best")}
 _MEASURED = ("reduce_lr_on_plateau", "greedy")
-_OVERRIDDEN = ("training_step", "get_train_dataloader", "_get_train_sampler", "get_batch_samples", "_inner_training_loop",
+_OVERRIDDEN = ("_run_epoch", "_maybe_log_save_evaluate", "_clip_grad_norm", "_get_num_items_in_batch", "training_step", "get_train_dataloader", "_get_train_sampler", "get_batch_samples", "_inner_training_loop",
                "compute_loss_context_manager", "autocast_smart_context_manager", "_save_checkpoint")
 _NOT_CALLED = ("on_epoch_begin", "on_step_begin", "on_substep_end", "on_pre_optimizer_step", "on_optimizer_step")
 
@@ -236,6 +236,7 @@ class ElasticTrainer(Trainer):
         if int(transformers.__version__.split(".")[0]) < OLDEST_TRANSFORMERS:
             raise UsageError(f"tidemill.torch.hf needs transformers {OLDEST_TRANSFORMERS} or newer (tested with 5.22); this "
                              f"is {transformers.__version__}")
+        refuse_shards("ElasticTrainer", None, named)
         given = named.get("args", words[1] if len(words) > 1 else None)
         if given is None and len(words) < 2:
             given = named["args"] = transformers.TrainingArguments(output_dir="tmp_trainer")  # as Trainer does
@@ -244,6 +245,7 @@ class ElasticTrainer(Trainer):
             _take_device(given)
         super().__init__(*words, **named)
         _refuse_code(self)
+        refuse_shards("ElasticTrainer", self.model)
         self._settings = {"determinism": determinism, "threads": threads, "backend": backend, "try_twice": try_twice}
         self.job: Optional[Job] = None
         self._begun = False

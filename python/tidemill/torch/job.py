@@ -23,7 +23,6 @@ import sys
 import time
 import traceback
 import warnings
-import zlib
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
@@ -35,20 +34,24 @@ from tidemill import samples
 from tidemill.errors import JobFailed, Refused, UsageError
 from tidemill.session import APPLY, STEP, Alone, Peer, Session, Work, stay_with_agent, under_agent
 from tidemill.torch import checkpoint, fixed_point, guards, plan, shards
+from tidemill.torch.agreement import mark_of
 from tidemill.torch.arrivals import Arrivals
 from tidemill.torch.buffers import RunningStatistics
+from tidemill.torch.copies import Copies
 from tidemill.torch.data import Position, Source, items_of, open_source, same_data, stream_in
 from tidemill.torch.extras import Extras
 from tidemill.torch.follow import Follow
 from tidemill.torch.full import FullShards
 from tidemill.torch.full_sums import ShardedSums
+from tidemill.torch.generators import Generators
 from tidemill.torch.group import Group, Home, StepCancelled, Stopwatch, given_up, read_endpoint
 from tidemill.torch.logs import Sink, StepLog
+from tidemill.torch.replicas import Replicas, Seen
 from tidemill.torch.scaling import LossScale
 from tidemill.torch.seeds import kept_random_numbers, seed_all
 from tidemill.torch.settings import LoopSettings
 from tidemill.torch.state import ModelState
-from tidemill.torch.strays import Generators, Strays
+from tidemill.torch.strays import Strays
 from tidemill.torch.sums import FixedSums, FloatSums, Redo
 
 Sums = Union[FixedSums, FloatSums, ShardedSums]
@@ -57,7 +60,6 @@ _COMPUTE, _COMMIT = 2, 6  # purposes of random numbers
 _LAYERS_ALONE = 8
 _FAIL_WAIT_S = 5.0
 _UPDATED = 3  # steps whose micro-batches all have called optimizer.step(), until it is looked for
-_SIZES = 1048573  # of data sets are compared modulo this, exactly
 _EPOCH_ENDS = object()  # from the loop's generator, in a loop over job.epochs
 COMMITS = object()  # from it, for a framework's loop: what that does until it asks again is part of the step
 
@@ -65,7 +67,16 @@ _NO_COMMIT = ("job.on_commit and attach(shard=...): when a step is applied a wor
               "a function that is part of the step cannot see the whole. Use job.after_step to look at weights, or attach without "
               "shard")
 
+NO_SHARDS = ("{} cannot shard a model: every worker has all of it, and its optimizer's state. In a loop of your own say attach(..., shard=\"full\"), "
+             "attach(..., shard=\"optimizer\") or fully_shard(module, mesh=job.mesh); or make the layers a tidemill.torch.Pipeline")
+
 OLDEST_TORCH = (2, 4)
+
+
+def refuse_shards(name: str, model: Any, named: Optional[Mapping[str, Any]] = None) -> None:
+    """For a framework's trainer, of this name. model: None, where it is not known yet. named: what the trainer was given by name."""
+    if "shard" in (named or {}) or (isinstance(model, nn.Module) and plan.is_sharded(model)):
+        raise UsageError(NO_SHARDS.format(name))
 
 
 def check_torch() -> None:
@@ -180,7 +191,7 @@ class Job:
         self.bitwise = determinism == "bitwise"
         self._host, self._layer_count = host, layers
         self._backend, self._timeout_s, self._warm_up = backend, timeout_s, warm_up
-        self._try_twice = try_twice
+        self._try_twice = self.compares_samples = try_twice
         self._first_try: Optional[torch.Tensor] = None  # losses of the first step, when it was computed first
         self._late: Any = None  # how to join, where the loop is to be tried first
         self.rehearsing = False  # the loop runs once before this worker joins, and nothing of it counts
@@ -205,7 +216,7 @@ class Job:
         self._epoch: Optional[int] = None  # in a loop over job.epochs
         self._fresh, self._probe = True, "unknown"
         self._scale: Optional[LossScale] = None
-        self._stop = _Stop()
+        self._stop, self.seen = _Stop(), Seen()
         self._committing = self._in_backward = self._told_main = False
         self.last_norm: Optional[float] = None  # of the whole gradient, where it is clipped
         self._over = False
@@ -268,6 +279,7 @@ class Job:
         first_scale = fixed_point.start(self.micro_batches) if self.bitwise else None
         extras = Extras(self._with_positions(state or {}))
         extras.add("stop", self._stop)
+        extras.add("seen", self.seen)
         if scaler is not None and scaler.is_enabled():
             self._scale = LossScale(scaler)
             extras.add("loss scale", self._scale)
@@ -297,10 +309,11 @@ class Job:
         if start is not None:
             checkpoint.load(state, start)
             self._stop.at = 0  # of the job that was saved
+            self.seen.forget()
             state.extras.commit()
             state.cut(self._layer_count)  # what is there now is the beginning
             state.watch.remember()
-        self._state, self._copies, self._strays = state, guards.Copies(state), Strays(state)
+        self._state, self._copies, self._strays = state, Copies(state), Strays(state)
         self._generators = Generators()
         self._clip = clip
         for p in (p for unit in state.units for p in unit.params):
@@ -312,6 +325,7 @@ class Job:
         self._sharded = shard is not None
         state.watch.follow_settings()
         self._settings = LoopSettings(optimizer, scheduler)
+        self._replicas = Replicas(state, self.bitwise, self.seen)
         self._statistics = RunningStatistics(model, self.micro_batches)
         self._arrivals = Arrivals()  # losses of the step, on their way to the table
         self._take_over(optimizer, scheduler)
@@ -556,6 +570,7 @@ class Job:
             held = self._shards.held
         if self._state.refresh(work.step - 1, held):
             self._settings.remember()
+            self._replicas.joined()
         if self._stop.at:
             self.committed_step = self._stop.at
 
@@ -649,7 +664,8 @@ class Job:
         assert session is not None and state is not None
         if work.stages != 1 and self._shards is None:
             raise UsageError(f"the layout has {work.stages} stages: a model in the user's own loop is not cut. Set the "
-                             "job's layout to one stage, say attach(..., shard=\"optimizer\"), or use tidemill.torch.Pipeline")
+                             "job's layout to one stage (fleet: {stages_max: 1}), say attach(..., shard=\"optimizer\"), or use "
+                             "tidemill.torch.Pipeline. ElasticTrainer and Lightning cannot shard")
         self._take_state(work)
         if self._stop.at:  # what is left is passed over
             self._sit_down(work)
@@ -666,6 +682,7 @@ class Job:
             guards.enter(self)
         if self._fresh:
             self._strays.look()
+            self._generators.leave_out(source.generators())
             self._generators.add_from_script()
         sums, group = self._sums, self._group
         assert sums is not None and group is not None
@@ -861,10 +878,9 @@ class Job:
         if isinstance(sums, FloatSums):
             sums.launch_rest()
         self._used.copy_(torch.tensor([float(id(p) in sums.used) for p in self._trained], dtype=torch.float64))
-        size = float((self._items_here or 0) % _SIZES)
-        self._sizes.copy_(torch.tensor([size, size * size], dtype=torch.float64))
+        self._replicas.say(self._alike, float(self._items_here or 0), {} if idle else self._source.marks(step))
         group.wait(group.all_reduce(self._table))
-        self._check_sizes(size, group.size)
+        self._replicas.check(self._alike, step, self._items_here)
         self._check_modes(step)
         sums.unused = {id(p) for p, count in zip(self._trained, self._used.tolist()) if not count}
         if idle:
@@ -879,15 +895,9 @@ class Job:
             self._check_losses()
         return norms
 
-    def _check_sizes(self, size: float, workers: int) -> None:
-        if self._sizes.tolist() != [workers * size, workers * size * size]:
-            raise UsageError(f"the data set has {self._items_here} items here, and another number on another worker: every worker needs all of it, "
-                             "in one order, and computes its own micro-batches. Leave out what shares it out by rank (Subset, split, a "
-                             "sampler), and look whether the files are the same on every machine")
-
     def _mode(self) -> float:
         """Which modules are in training mode, as a number."""
-        return float(1 + zlib.crc32(bytes(module.training for module in self._modules)) % _SIZES)
+        return float(mark_of(bytes(module.training for module in self._modules)))
 
     def _check_modes(self, step: int) -> None:
         modes = self._modes.tolist()
@@ -912,13 +922,14 @@ class Job:
 
     def _renew_table(self) -> None:
         """A row of losses, one of what the loop has set (LoopSettings), one of where it clips and one of which modules are in training mode,
-        a column for each micro-batch: each cell has one author, the others add zero. Then a number for each parameter: how many workers have a gradient for it. At last the items
-        of the data set and their square, which tell whether all workers have the same."""
+        a column for each micro-batch: each cell has one author, the others add zero. Then a number for each parameter: how many workers have a gradient for it. At last what
+        must be the same on every worker (Replicas)."""
         self._trained = [p for layer in self._state.layers for p in layer.trained] if self._state is not None else []
         count = self.micro_batches
-        self._table = torch.zeros(4 * count + len(self._trained) + 2, dtype=torch.float64)
+        alike = 0 if self._state is None else self._replicas.agreement.cells
+        self._table = torch.zeros(4 * count + len(self._trained) + alike, dtype=torch.float64)
         self._losses, self._marks, self._clips, self._modes = self._table[: 4 * count].view(4, count)
-        self._used, self._sizes = self._table[4 * count: -2], self._table[-2:]
+        self._used, self._alike = self._table[4 * count:].split([len(self._trained), alike])
         self._modules = list(self._state.model.modules()) if self._state is not None else []
 
     def _apply(self, work: Work) -> Iterator[Any]:
@@ -943,6 +954,7 @@ class Job:
         self._statistics.commit()
         yield from self._change_extras(work.step)
         self._strays.check_schedules()
+        self.seen.commit(work.step)
         state.commit(work.step, None if self._shards is None else self._shards.held)
         self._settings.remember()
         self._copies.after_step(sums)
@@ -983,20 +995,31 @@ class Job:
         """What the script does once a step, as part of it: on every worker, so with the same random numbers."""
         self._committing = True
         self._enter_callback("on_commit")
+        hooked = bool(self._pauses or self._commit_callbacks or self._settings.updates) and self._shards is None
+        if hooked:
+            self._replicas.before_hooks()
         if self._pauses or self._commit_callbacks:
             self._key = samples.key_of(self.seed, step, 0, _COMMIT)
             self._seed_again()
         try:
             for update in self._settings.updates.values():
                 update()
-            for callback in self._commit_callbacks:
-                callback(step, self._mean_loss())
+            if self._commit_callbacks and not self._pauses:
+                self._strays.before_hooks()
+                for callback in self._commit_callbacks:
+                    callback(step, self._mean_loss())
+                self._strays.after_hooks("on_commit")
+            else:
+                for callback in self._commit_callbacks:
+                    callback(step, self._mean_loss())
             if self._positions:
                 self._source.commit(step)
             if self._pauses:
                 yield COMMITS
             if self._stop.wanted:
                 self._stop.at = step
+            if hooked:
+                self._replicas.after_hooks(step)
         finally:
             self._committing, self._in_callback = False, ""
 
@@ -1046,8 +1069,12 @@ class Job:
             self._told = True
             self._enter_callback("after_step")
             self._log(*told)
+            if self._callbacks:
+                self._strays.before_hooks()
             for callback in [callback for callback, whole in self._callbacks if not whole]:
                 callback(*told)
+            if self._callbacks:
+                self._strays.after_hooks("after_step")
         due = [callback for callback, whole in self._callbacks if whole and self.committed_step % whole == 0]
         if due and self.committed_step:
             self._tell_whole(due, told)
@@ -1314,7 +1341,8 @@ class Job:
         if self._late_error is not None:
             raise self._late_error
         if not self._over:
-            raise UsageError("job.done() is for after the loop over job.batches(dataset), which was left early")
+            raise UsageError("job.done() is for after the loop over job.batches(dataset), which was left early (break): let it end by itself; to "
+                             "stop early call job.stop() in job.on_commit")
         if self._session is not None:
             self._session.close()
         if self._group is not None:

@@ -30,7 +30,7 @@ from torch.utils.data import DataLoader
 from tidemill.errors import UsageError
 from tidemill.session import under_agent
 from tidemill.torch.data import items_of
-from tidemill.torch.job import COMMITS, Job, init, own_device
+from tidemill.torch.job import COMMITS, Job, init, own_device, refuse_shards
 from tidemill.torch.plain import from_plain, to_plain
 
 try:
@@ -48,6 +48,7 @@ except ImportError as error:
 _NOT_CALLED = {
     "optimizer_step": "Tidemill steps the optimizer when a step is committed; use trainer.strategy.job.on_commit",
     "optimizer_zero_grad": "gradients are Tidemill's",
+    "on_before_zero_grad": "it would be called for every micro-batch of this worker; use on_train_batch_end, which is once a step",
     "backward": "Tidemill calls it",
     "configure_gradient_clipping": "say Trainer(gradient_clip_val=...)",
     "lr_scheduler_step": "the schedule steps once per committed step or epoch",
@@ -79,7 +80,7 @@ def _refuse_callback(callback: Any) -> None:
     if getattr(callback, "_train_time_interval", None) is not None:
         _no(f"{name}(train_time_interval=...)", "workers' clocks would decide differently; say every_n_train_steps")
     for hook in ("on_before_optimizer_step", "on_before_zero_grad"):
-        if hook in type(callback).__dict__ and not type(callback).__module__.startswith("lightning"):
+        if is_overridden(hook, callback, pl.Callback) and not type(callback).__module__.startswith(("lightning", "pytorch_lightning")):
             _no(f"{name}.{hook}", "it would not be called when the step is applied; use job.on_commit")
 
 
@@ -87,6 +88,7 @@ def _refuse(trainer: Any, module: Any, loader: Any) -> None:
     """What this strategy cannot honour, by its name."""
     if not isinstance(loader, DataLoader):
         _no(f"a train_dataloader of type {type(loader).__name__}", "give one torch.utils.data.DataLoader")
+    refuse_shards("TidemillStrategy", module)
     if not module.automatic_optimization:
         _no(f"{type(module).__name__}.automatic_optimization = False", "Tidemill decides when the optimizer steps; in a loop of "
             "your own use tidemill.torch.init")
@@ -130,6 +132,8 @@ _OF_CHECKPOINTS = ("best_model_score", "best_model_path", "current_score", "best
 
 class _Memory:
     """What callbacks know that decides how the training goes on. It has a fixed size, as all state has, and changes with commits alone."""
+
+    by_worker = True  # with the files that this worker sees
 
     def __init__(self, trainer: Any, attached: Any) -> None:
         self._trainer = trainer
@@ -406,6 +410,7 @@ class TidemillStrategy(SingleDeviceStrategy):
         if under_agent(os.environ):
             for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
                 os.environ.pop(name, None)
+        refuse_shards("TidemillStrategy", None, named)
         super().__init__(device=device or own_device(), **named)  # type: ignore[arg-type]
         if seed is None and os.environ.get("PL_GLOBAL_SEED", "").isdigit():
             seed = int(os.environ["PL_GLOBAL_SEED"])

@@ -301,6 +301,17 @@ class ModelState:
         """And the script's own state."""
         return {**self.shared_notes(), "state": self.extras.plain}
 
+    def committed_notes(self) -> Any:
+        """As the layers have them, which this worker has written or was given; None: it holds none of this step."""
+        layer = next((layer for layer in self.layers if layer.step == self.step), None)
+        if layer is None:
+            return None
+        notes = layer.read_notes()["shared"]
+        keeper = None if self.keeper is None else self.layers[self.keeper]
+        if keeper is not None and keeper.step == self.step:
+            notes["extras"] = keeper.read_notes()["extras"]
+        return notes
+
     def load_shared_notes(self, notes: Any) -> None:
         """Applies the result of whole_notes."""
         self.extras.load(notes.get("state", {}))

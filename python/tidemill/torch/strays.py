@@ -3,7 +3,7 @@
 Numbers and tensors that are plain attributes of a module (a counter of forward passes, an average without a buffer), or
 buffers of a loss function, are compared after the first micro-batch of a process was given to the loop twice: what is not the
 same again is a state of this process, which no other worker has. Schedules that step unattached and optimizers that count in
-their own attributes are found when they do it. Generators of random numbers that the script made are seeded like torch's own.
+their own attributes are found when they do it.
 """
 
 from __future__ import annotations
@@ -18,25 +18,16 @@ import torch
 from torch import nn
 
 from tidemill.errors import UsageError
+from tidemill.torch.generators import script_frames
 
 _COMPARED = 1 << 20  # elements of tensors, at most
 _WHOLE = "the model"
-_DEPTH = 4  # how far a data set is searched for generators
 _WATCHED = 64  # micro-batches of this process
+_MODULES = 300  # of a model, whose numbers are read with every step
 _COUNTED_STEPS = 3  # of an optimizer, of this process
 _KNOWN = ("_step_count", "_opt_called")  # numbers that torch's schedulers put on an optimizer
-_LIBRARIES = ("torch", "tidemill", "accelerate", "lightning", "pytorch_lightning", "transformers", "contextlib", "runpy")
 
 Place = Tuple[str, str]
-
-
-def script_frames() -> Iterator[Any]:
-    """Frames of the script that called us, from the inside out."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
-            yield frame
-        frame = frame.f_back  # type: ignore[assignment]
 
 
 def _is_number(value: Any) -> bool:
@@ -96,6 +87,49 @@ class Strays:
                     room -= value.numel()
                     out[name, key] = value.detach().clone()
         return out
+
+    # -- what functions set --
+
+    def before_hooks(self) -> None:
+        """Functions given to on_commit, or after_step, are called now."""
+        self._hooked += 1
+        if self._compiled or (len(self._modules) > _MODULES and self._hooked > _WATCHED):
+            return
+        self._ran, self._set = False, self._numbers_of_model()
+        self._hook = nn.modules.module.register_module_forward_pre_hook(self._runs)
+
+    def _runs(self, *_: Any) -> None:
+        self._ran = True
+
+    @property
+    def _compiled(self) -> bool:
+        """It would be compiled anew for a hook."""
+        return any("_orig_mod" in m._modules or getattr(m, "_compiled_call_impl", None) is not None for m in self._state.model.modules())
+
+    def after_hooks(self, name: str) -> None:
+        """Numbers of modules that they have set are this process's own: one that comes later has those that it was made with. What the model does when it is
+        called (sizes that it keeps) is none of that."""
+        before, self._set = self._set, None
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+        if before is None or self._ran:
+            return
+        now = self._numbers_of_model()
+        odd = next((place for place in now if now[place] != before.get(place, now[place])), None)
+        if odd is not None and not self._state.extras.tells(now[odd]):
+            raise UsageError(f"the attribute {odd[1]!r} of {odd[0] if odd[0] == _WHOLE else f'the module {odd[0]}'} is set in a function given to job.{name} "
+                             f"({before[odd]!r}, then {now[odd]!r}): a worker that joins begins with what the module was made with. Set it in the loop, for every micro-batch, "
+                             "as a function of job.committed_step; or attach what keeps it (attach(..., state={NAME: thing})), whose load_state_dict sets it")
+
+    def _numbers_of_model(self) -> Dict[Place, Any]:
+        attached = self._state.extras
+        return {(name, key): value for name, module in self._modules if not attached.holds(module)
+                for key, value in module.__dict__.items() if _is_number(value)}
+
+    _hook: Any = None  # on the forward passes of all modules
+    _hooked, _ran = 0, False
+    _set: Any = None
 
     @staticmethod
     def differ(now: Dict[Place, Any], before: Dict[Place, Any]) -> List[Place]:
@@ -175,68 +209,4 @@ def _parts(schedule: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
-# ---- generators of random numbers ----
-
-
-def _kinds() -> Tuple[type, ...]:
-    numpy = sys.modules.get("numpy")
-    more = () if numpy is None else (numpy.random.Generator, numpy.random.RandomState)
-    return (torch.Generator, random.Random, *more)
-
-
-def _children(thing: Any) -> List[Any]:
-    if isinstance(thing, (list, tuple)):
-        return list(thing)[:64]
-    if isinstance(thing, dict):
-        return list(thing.values())[:64]
-    package = type(thing).__module__.partition(".")[0]
-    if isinstance(thing, (torch.Tensor, nn.Module, type)) or package in ("numpy", "pandas", "pyarrow"):
-        return []
-    return list(getattr(thing, "__dict__", {}).values())[:64]
-
-
-class Generators:
-    """Generators that the script made: each is seeded before a micro-batch, or an item, with numbers of its own."""
-
-    def __init__(self) -> None:
-        self.found: List[Any] = []
-
-    def add(self, thing: Any, depth: int = 0) -> None:
-        """A generator, or something that may have one in its attributes."""
-        if isinstance(thing, _kinds()):
-            if thing is not torch.default_generator and all(thing is not other for other in self.found):
-                self.found.append(thing)
-        elif depth > 0:
-            for child in _children(thing):
-                self.add(child, depth - 1)
-
-    def add_from_script(self) -> None:
-        """Those in variables of the script."""
-        kinds = _kinds()
-        for frame in script_frames():
-            for value in [*frame.f_locals.values(), *frame.f_globals.values()]:
-                if isinstance(value, kinds):
-                    self.add(value)
-
-    def seed(self, key: int) -> None:
-        """All of them, each differently."""
-        for number, generator in enumerate(self.found):
-            own = (key + 0x9E3779B97F4A7C15 * (number + 1)) & 0x7FFFFFFFFFFFFFFF
-            if isinstance(generator, torch.Generator):
-                generator.manual_seed(own)
-            elif isinstance(generator, random.Random):
-                generator.seed(own)
-            elif hasattr(generator, "bit_generator"):
-                generator.bit_generator.state = type(generator.bit_generator)(own).state
-            else:
-                generator.seed(own & 0xFFFFFFFF)
-
-
-def generators_in(thing: Any) -> Generators:
-    """Those of a data set, its transforms, and what it wraps."""
-    out = Generators()
-    out.add(thing, _DEPTH)
-    return out
-
-
-__all__ = ["Generators", "Strays", "generators_in", "script_frames"]
+__all__ = ["Strays"]

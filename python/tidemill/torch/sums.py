@@ -149,6 +149,7 @@ class _Bucket:
         self.places = _Places(self.flat, params, list(accumulate(counts, initial=0)))
         self.views = self.places.views
         self.waiting = 0
+        self.sent = False
         self.work: Any = None
 
     @property
@@ -176,6 +177,8 @@ class FloatSums:
                 self._place[id(p.tensor)] = (bucket, index)
                 self._hooks.append(p.tensor.register_post_accumulate_grad_hook(self._ready))
         self._last = False
+        self._in_parts = False  # some gradients come in several parts of one backward pass: none is known to be whole before its end
+        self._ready_now: Set[int] = set()  # ids of parameters that have had a gradient in this micro-batch
         self._next = 0
         self._seen: List[int] = []
         self._first = _First()
@@ -207,14 +210,15 @@ class FloatSums:
         for bucket in self._buckets:
             bucket.places.mend(keep=False)
             bucket.flat.zero_()
-            bucket.work = None
+            bucket.work, bucket.sent = None, False
             bucket.waiting = len(bucket.params)
             for p, view in zip(bucket.params, bucket.views):
                 p.tensor.grad = view
         self.settle()
 
     def begin_micro_batch(self, last: bool) -> None:
-        self._last = last
+        self._last = last and not self._in_parts
+        self._ready_now.clear()
 
     def settle(self) -> None:
         """Accepts the current sums."""
@@ -241,17 +245,29 @@ class FloatSums:
         if tensor.grad is not view:
             view.add_(tensor.grad)  # type: ignore[arg-type]
             tensor.grad = view
+        if id(tensor) in self._ready_now:
+            self._comes_again(bucket, index)
+        self._ready_now.add(id(tensor))
         if not self._last:
             return
         bucket.waiting -= 1
         while self._next < len(self._buckets) and self._buckets[self._next].waiting <= 0:
             self._launch()
 
+    def _comes_again(self, bucket: _Bucket, index: int) -> None:
+        """A backward pass inside of the backward pass (torch.utils.checkpoint with use_reentrant=True) gives a weight that is used several times, as
+        layers that are shared (ALBERT), its gradient part by part. The first micro-batch of a process shows it, and starts no sum."""
+        if bucket.sent:
+            raise UsageError(f"{bucket.params[index].name} got another part of its gradient when its sum over the workers had begun: its layer is used a "
+                             "number of times that differs between micro-batches, with torch.utils.checkpoint(use_reentrant=True). Say use_reentrant=False")
+        self._in_parts, self._last = True, False
+
     def _launch(self) -> None:
         """Starts the next sum, in the same order on every worker."""
         self._first.drop()
         bucket = self._buckets[self._next]
         self._next += 1
+        bucket.sent = True
         bucket.flat.mul_(1.0 / self._micro_batches)
         assert self._group_now is not None
         bucket.work = self._group_now.all_reduce(bucket.flat)
