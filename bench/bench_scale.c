@@ -7,7 +7,8 @@
  * - A decision of the policy for a fleet of so many that has lost one, without what it remembers of earlier ones.
  *
  * Growth is the exponent p of n^p between 32 members, from which on flags go through a tree, and the largest fleet: 1
- * is linear, 2 quadratic; n log n is about 1.2 here. */
+ * is linear, 2 quadratic; n log n is about 1.2 here. What is counted (messages and bytes, not times, which depend on
+ * what else the machine does) must not grow faster than n log n: else the exit status is 1. */
 #include "base/alloc.h"
 #include "run/coordinator.h"
 #include "run/decide_policy.h"
@@ -426,6 +427,28 @@ static double growth(double few, double many, double times)
     return few > 0 && many > 0 ? log(many / few) / log(times) : NAN;
 }
 
+/* Is what is counted within n log n? A tenth of the exponent is left for what does not grow at all. */
+static bool grows_slowly(const struct row *first, const struct row *last)
+{
+    double times = last->count / first->count;
+    double most = growth(first->count * log(first->count), last->count * log(last->count), times) + 0.1;
+    const struct {
+        const char *what;
+        double few, many;
+    } rows[] = {{"messages from loss to start", first->messages, last->messages},
+                {"bytes from loss to start", first->bytes, last->bytes},
+                {"messages of a step's flags", first->flags, last->flags},
+                {"bytes of a step's flags", first->flag_bytes, last->flag_bytes}};
+    bool slowly = true;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double grown = growth(rows[i].few, rows[i].many, times);
+        if (grown <= most) continue;
+        printf("MISSED: %s grow as n^%.2f, n log n would be n^%.2f\n", rows[i].what, grown, most - 0.1);
+        slowly = false;
+    }
+    return slowly;
+}
+
 int main(int argc, char **argv)
 {
     static const size_t counts[] = {8, 16, 32, 64, 128, 256, 512, 1024};
@@ -448,5 +471,5 @@ int main(int argc, char **argv)
            growth(first.flag_bytes, last.flag_bytes, times));
     printf("each to each, the flags of a step would be %.0f messages; whole rosters, %.1f MB\n",
            last.count * (last.count - 1), last.count * last.count * 45 / 1e6);
-    return 0;
+    return last.count <= first.count || grows_slowly(&first, &last) ? 0 : 1;
 }

@@ -496,20 +496,32 @@ static double with_plenty_ms(const struct tm_migrations *m, int fleet, int from,
     return move + new_cut_rest_ms(m, from, lost, to);
 }
 
+/* Targets of one other cut, from `first` to before `end`: their numbers of pipelines ascend. With paper costs what
+ * moves is the same for any number of them. */
+static void fill_new_cut_with_plenty(struct tm_migrations *m, const struct row *row, int first, int end)
+{
+    const struct tm_layouts *layouts = m->layouts;
+    int stages = layouts->list[first].stages;
+    bool paper = m->cost->kind == TM_COST_PAPER;
+    struct tm_survivors survivors = even_survivors(&layouts->list[row->from], row->lost);
+    struct moving moving;
+    double move = paper ? paper_new_cut_ms(m, &survivors, stages) : 0;
+    if (!paper) begin_moving(&moving, m, &survivors, stages);
+    for (int to = first; to < end; to++) {
+        if (!paper) move = moved_ms(m, &moving, layouts->list[to].pipelines);
+        row->ms[to] = move + new_cut_rest_ms(m, row->from, row->lost, to);
+    }
+}
+
 static void fill_row_with_plenty(struct tm_migrations *m, const struct row *row)
 {
     const struct tm_layouts *layouts = m->layouts;
     const struct tm_layout *old = &layouts->list[row->from];
-    bool paper = m->cost->kind == TM_COST_PAPER;
     for (int stages = layouts->stages_min; stages <= layouts->stages_max; stages++) {
         int first = layouts->first_of[stages], end = layouts->first_of[stages + 1];
-        double move = 0;
-        for (int to = first; to < end; to++) { /* with paper costs what moves is the same for any number of pipelines */
-            bool known = paper && stages != old->stages && to > first;
-            double rest = stages != old->stages ? new_cut_rest_ms(m, row->from, row->lost, to) : 0;
-            if (!known) move = with_plenty_ms(m, row->fleet, row->from, row->lost, to) - rest;
-            row->ms[to] = move + rest;
-        }
+        if (first < end && stages != old->stages) fill_new_cut_with_plenty(m, row, first, end);
+        for (int to = first; to < end && stages == old->stages; to++)
+            row->ms[to] = same_cut_with_plenty_ms(m, row->fleet, row->from, row->lost, to);
     }
 }
 

@@ -62,11 +62,12 @@ struct tm_policy_options {
     uint64_t seed;     /* of the forecast's random numbers */
     enum tm_breadth breadth;
     /* Decides as in a run, where state moves at any change that leaves some of it; only `checkpoint` restarts. And a
-     * coordinator cannot be away for long: fleets of more than TM_POLICY_LIVE_MAX instances decide by the event
-     * alone, since the tables of migrations that a look through the forecast needs take too long to fill in. */
+     * coordinator cannot be away for long: fleets of more than TM_POLICY_LIVE_MAX workers decide by the event alone
+     * where workers x stages, at most, are more than TM_POLICY_LIVE_PLACES_MAX, since the tables of migrations that a
+     * look through the forecast needs take too long to fill in. */
     bool live;
 };
-enum { TM_POLICY_LIVE_MAX = 64 };
+enum { TM_POLICY_LIVE_MAX = 64, TM_POLICY_LIVE_PLACES_MAX = 4096 };
 
 int tm_policy_create(const struct tm_policy_info *info, const struct tm_layouts *layouts,
                      struct tm_migrations *migrations, const struct tm_cost *cost,

@@ -42,14 +42,20 @@ int tm_policy_observed(const struct tm_policy *policy)
     return policy->observations;
 }
 
+/* Would it take too long in a run to look through a forecast? */
+static bool takes_long(const struct tm_policy *policy)
+{
+    const struct tm_layouts *layouts = policy->layouts;
+    return policy->options.live && layouts->instances_max > TM_POLICY_LIVE_MAX &&
+           layouts->instances_max * layouts->stages_max > TM_POLICY_LIVE_PLACES_MAX;
+}
+
 /* Made once from what was learned: of Parcae's, each call draws random numbers. */
 static int foresee(struct tm_policy *policy, const struct tm_forecast **out, struct tm_error *e)
 {
     *out = NULL;
     if (policy->forecaster == NULL || policy->observations == 0) return 0;
-    if (policy->options.live && policy->layouts->instances_max > TM_POLICY_LIVE_MAX &&
-        policy->info->knows == TM_KNOWS_EVENT)
-        return 0;
+    if (policy->info->knows == TM_KNOWS_EVENT && takes_long(policy)) return 0;
     if (!policy->forecast_fresh) {
         int rc = tm_forecaster_predict(policy->forecaster, policy->options.horizon, &policy->forecast, e);
         if (rc != 0) return rc;

@@ -19,6 +19,8 @@ struct tm_learned_pool {
     int capacity;                     /* as last seen: ours and those on offer */
     int here;                         /* of them, those that had arrived */
     bool is_short;                    /* it took or refused some, and none has arrived since */
+    int ours;                         /* here, on their way or with a notice, as last seen ... */
+    bool gives;                       /* ... and it gave some since it last refused any */
 };
 
 /* Of the pools that can train together, as one: the throughput that all their capacity would give, so that what they

@@ -85,6 +85,21 @@ static void learn_pool_short(struct tm_learned_pool *it, const struct tm_pool *p
     it->here = here;
 }
 
+/* Who does not say what it would give says it by a refusal: what others could have had there is gone, as where the
+ * offer of a pool that tells falls. Once, until it gives some again. */
+static void learn_refusal(struct tm_learned_pools *learned, int pool, const struct tm_pool *seen)
+{
+    struct tm_learned_pool *it = &learned->pools[pool];
+    int ours = seen->here + seen->ordered + seen->leaving;
+    if (seen->offered < 0 && seen->refused > 0) {
+        if (it->gives && seen->lost == 0) learn_drop(learned, pool, 1); /* else it is counted already */
+        it->gives = false;
+    } else if (ours > it->ours) {
+        it->gives = true;
+    }
+    it->ours = ours;
+}
+
 /* Where fewer than two pools are not short, none is. */
 static void learn_short(struct tm_learned_pools *learned, const struct tm_pool *pools, int count)
 {
@@ -112,8 +127,10 @@ void tm_learned_pools__observe(struct tm_learned_pools *learned, double now_s, c
         int ours = pools[i].here + pools[i].ordered + pools[i].leaving;
         int capacity = pools[i].offered < 0 ? ours : ours + pools[i].offered;
         it->instance_s[age_of(learned, it)] += it->capacity * passed_s;
-        int taken = it->capacity - capacity > pools[i].lost ? it->capacity - capacity : pools[i].lost;
+        int taken = pools[i].lost; /* what the job gives back is still on offer, where that is said */
+        if (pools[i].offered >= 0 && it->capacity - capacity > taken) taken = it->capacity - capacity;
         if (learned->begun && taken > 0) learn_drop(learned, i, taken);
+        learn_refusal(learned, i, &pools[i]);
         learn_pool_short(it, &pools[i]);
         if (it->capacity == 0) it->calm_s = now_s;
         it->capacity = capacity;

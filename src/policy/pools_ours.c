@@ -21,6 +21,7 @@ static const double least_gain = 0.02;        /* a move must gain this share */
 static const double kept_discount = 0.8;      /* of the price of an instance that is there: it has proved to live */
 static const double swapped_after_s = 7200;   /* in this time a swap must pay for the two times that all stand still */
 static const double started_after_s = 1800;   /* in this time a price must make up for a start-up that takes longer */
+static const double most_for_faster = 1.08;   /* of the lowest price of a sample: where instances are limited */
 static const double least_worth = 0.98;       /* of throughput that is given up for a cheaper group: the rest */
 static const double nothing_missed = 0.995;   /* of the throughput: what costs no more than that is saved */
 static const double nearly_all = 0.9;         /* of the throughput to come: enough of the new instances have arrived */
@@ -163,39 +164,47 @@ static int sources_of(const struct tm_policy *policy, const struct tm_facts *fac
 }
 
 /* What counts is what an instance does for the money. */
-static double price_in(const struct source *from, int taken)
+static double price_at(const struct source *from, double usd_h)
 {
-    double usd_h = taken < from->kept ? from->usd_h * kept_discount : from->usd_h + from->swap_usd_h + from->slow_usd_h;
     return (usd_h + from->loss_usd_h * (1 + from->exposed)) / from->speed;
 }
 
-/* Where some are faster than others: the pool that does most, alone. It comes first, whole; NULL: all are alike. */
-static const struct source *strongest(const struct source *sources, int found)
+static double price_in(const struct source *from, int taken)
 {
-    const struct source *most = sources;
+    bool kept = taken < from->kept;
+    return price_at(from, kept ? from->usd_h * kept_discount : from->usd_h + from->swap_usd_h + from->slow_usd_h);
+}
+
+/* Where some are faster than others: the pool that does most, alone. It comes first, whole; NULL: all are alike. */
+static struct source *strongest(struct source *sources, int found)
+{
+    struct source *most = sources;
     bool alike = true;
     if (found == 0) return NULL;
-    for (const struct source *it = sources; it < sources + found; it++) {
+    for (struct source *it = sources; it < sources + found; it++) {
         alike = alike && it->speed == sources->speed;
         if (it->room * it->speed > most->room * most->speed) most = it;
     }
     return alike ? NULL : most;
 }
 
-/* The pool that the next instance comes from; NULL: there is none. */
-static struct source *next_source(const struct group *group, struct source *sources, int found)
+/* The pool that the next instance comes from; NULL: there is none. Where there are more instances than the job may have
+ * (`few`), a slow one takes the place of a faster one: of those that cost about as much the fastest comes first. */
+static struct source *next_source(const struct group *group, struct source *sources, int found, bool few)
 {
-    const struct source *first = strongest(sources, found);
-    struct source *to = NULL;
+    struct source *first = strongest(sources, found), *to = NULL;
     double least = INFINITY;
+    if (first != NULL && group->want[first->pool] < first->room) return first;
     for (struct source *from = sources; from < sources + found; from++) {
         int taken = group->want[from->pool];
-        if (taken >= from->room) continue;
-        if (from == first) return from;
-        double price = price_in(from, taken);
-        if (!(price < least)) continue;
-        least = price;
+        if (taken >= from->room || !(price_in(from, taken) < least)) continue;
+        least = price_in(from, taken);
         to = from;
+    }
+    double most = to != NULL ? most_for_faster * price_at(to, to->usd_h) : 0;
+    for (struct source *from = sources; few && to != NULL && from < sources + found; from++) {
+        int taken = group->want[from->pool];
+        if (taken < from->room && from->speed > to->speed && price_in(from, taken) <= most) to = from;
     }
     return to;
 }
@@ -207,12 +216,12 @@ static void fill_from(const struct tm_policy *policy, const struct tm_facts *fac
 {
     struct source sources[TM_POOLS_MAX] = {{0}};
     short order[TM_LAYOUT_INSTANCES_MAX];
-    int filled = 0, alone = 0, count = useful(policy, facts, capacity_in(facts, number, region));
-    int each = tm_pools__each(facts);
+    int capacity = capacity_in(facts, number, region), each = tm_pools__each(facts);
+    int filled = 0, alone = 0, count = useful(policy, facts, capacity);
     if (count > TM_LAYOUT_INSTANCES_MAX) count = TM_LAYOUT_INSTANCES_MAX;
     int found = sources_of(policy, facts, number, region, group, count, sources);
     for (; filled + each <= count; filled += each) {
-        struct source *to = next_source(group, sources, found);
+        struct source *to = next_source(group, sources, found, count < capacity);
         if (to == NULL) break;
         for (int worker = filled; worker < filled + each; worker++)
             order[worker] = (short)to->pool;

@@ -156,6 +156,15 @@ static bool fits(struct tm_coordinator *c, const struct tm_peer *from, const Tmw
     return right;
 }
 
+/* Are all whom the coordinator can know here? Of a fleet that is lost at once some are not forgotten before the next
+ * generation: whoever comes then waits for that, and is not sent away. */
+static bool are_too_many(const struct tm_coordinator *c)
+{
+    for (size_t i = 0; i < c->known_count; i++)
+        if (!c->known[i].registered) return false;
+    return c->known_count == KNOWN_MAX;
+}
+
 void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     const Tmw__Hello *hello = message->hello;
@@ -176,8 +185,9 @@ void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_messa
     }
     struct known *k = tm_coord__find(c, from.role, from.id);
     if (k == NULL) k = tm_coord__add(c, from.role, from.id);
-    if (k == NULL) { /* for want of memory it is not answered, and asks again */
-        if (c->known_count == KNOWN_MAX) refuse(c, &from, "too many workers for one job", out);
+    if (k ==
+        NULL) { /* for want of memory, or until those who have gone make room, it is not answered, and asks again */
+        if (are_too_many(c)) refuse(c, &from, "too many workers for one job", out);
         return;
     }
     if (k->gone) return; /* a late word, or a replayed one, of a machine that is not there any more */

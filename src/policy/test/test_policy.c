@@ -532,6 +532,71 @@ static void test_unknown_is_not_none(void **state)
     assert_true(capacities[0] == 4 && capacities[1] == 5);
 }
 
+/* A pool that says nothing of what it would give is known by its refusals: once each time after it gave some, whether
+ * it is asked again and again or not; and where two refuse at once, they go together. */
+static void test_refusals_are_learned(void **state)
+{
+    (void)state;
+    struct tm_learned_pools learned;
+    struct tm_pool pools[3] = {{.offered = -1}, {.offered = -1}, {.offered = -1, .group = 1}};
+    int capacities[TM_POOLS_MAX];
+    tm_learned_pools__init(&learned);
+    for (int i = 0; i < 1200; i++) { /* each hour the first two give two and refuse a third; the last gives all */
+        int hour = i % 60;
+        pools[0].here = pools[1].here = hour < 50 ? 2 : 0;
+        pools[2].here = 3;
+        pools[0].refused = hour >= 30 && hour < 50;
+        pools[1].refused = hour >= 33 && hour < 40;
+        tm_learned_pools__observe(&learned, 60.0 * i, pools, 3, capacities);
+        for (int g = 0; g < 2; g++)
+            if (capacities[g] >= 0) tm_learned_pools__sample(&learned, g, capacities[g]);
+    }
+    assert_true(learned.pools[2].drops == 0);
+    assert_true(learned.pools[0].drops == 20); /* what was given back is not one */
+    assert_true(tm_learned_pools__lost_per_s(&learned, 0) > 2 * tm_learned_pools__lost_per_s(&learned, 2));
+    assert_true(tm_learned_pools__together(&learned, 0, 1) > 0.8);
+    assert_true(tm_learned_pools__together(&learned, 0, 2) < 0.1);
+    struct tm_pool refuses = {.offered = -1,
+                              .refused = 1}; /* with nothing there: the group has nothing, and that is known */
+    tm_learned_pools__init(&learned);
+    tm_learned_pools__observe(&learned, 0, &refuses, 1, capacities);
+    assert_int_equal(capacities[0], 0);
+    assert_true(learned.pools[0].drops == 0); /* it never gave any */
+}
+
+/* A look through the forecast is taken in a run, too, where it does not take long. */
+static void test_forecasts_of_large_runs(void **state)
+{
+    (void)state;
+    static const struct {
+        int instances;
+        bool live, looks;
+    } rows[] = {{64, true, true}, {256, true, true}, {1024, true, true}, {1040, true, false}, {1040, false, true}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct test_job *job = job_make(9, false, COST, rows[i].instances, deep_speed); /* up to four stages */
+        struct tm_policy_options options = usual;
+        struct tm_policy *policy;
+        struct tm_decision got;
+        struct tm_error e = {0};
+        struct tm_facts facts = {.speed = 1,
+                                 .before = 8,
+                                 .after = 8,
+                                 .pool_count = 1,
+                                 .pools = {{.here = 8, .speed = 1, .price_usd_h = 1}},
+                                 .progress = {.samples_left = INFINITY, .efficiency = NAN},
+                                 .limits = {.workers_max = rows[i].instances}};
+        options.live = rows[i].live;
+        int rc = tm_policy_create(tm_policy_find("tidemill"), &job->layouts, job->migrations, &job->cost, &options,
+                                  &policy, &e);
+        assert_int_equal(rc, 0);
+        assert_int_equal(tm_policy_observe(policy, 8, 8, 0, &e), 0);
+        assert_int_equal(tm_policy_decide(policy, &facts, &got, &e), 0);
+        assert_row(policy->forecast_fresh == rows[i].looks, "%d instances", rows[i].instances);
+        tm_policy_destroy(policy);
+        job_drop(job);
+    }
+}
+
 /* Who has taken none for long is expected to take none for longer. */
 static void test_calm_pools_live_longer(void **state)
 {
@@ -711,6 +776,7 @@ static void test_why_is_read_back(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_short_until_one_arrives), TM_TEST(test_unknown_is_not_none),
+             TM_TEST(test_refusals_are_learned), TM_TEST(test_forecasts_of_large_runs),
              TM_TEST(test_calm_pools_live_longer), TM_TEST(test_losing_together_is_learned),
              TM_TEST(test_what_is_worth_its_money), TM_TEST(test_few_stops),
              TM_TEST(test_free_pools_up_to_their_limits), TM_TEST(test_why_is_read_back),

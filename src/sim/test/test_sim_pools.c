@@ -446,6 +446,27 @@ static void test_types_together(void **state)
     tm_env_virtual_destroy(env);
 }
 
+/* Two are wanted, and one fast one comes only after the slow ones: that costs hardly more a sample, so it takes the
+ * place of a slow one that is there. */
+static void test_fast_in_few_places(void **state)
+{
+    (void)state;
+    static const int one[] = {1, 1, 1, 1, 1, 1}, later[] = {0, 1, 1, 1, 1, 1}, two[] = {2, 2, 2, 2, 2, 2};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 2, test_speed);
+    struct market market;
+    begin(&market, 6 * (int64_t)HOUR_MS);
+    add(&market, 0, 4, one, 6)->speed = 4;
+    add(&market, 0, 4.1, later, 6)->speed = 4;
+    add(&market, 0, 1, two, 6);
+    struct tm_sim_result ours = run(env, job, &market, "tidemill"), oracle = run(env, job, &market, "oracle");
+    assert_row(ours.pools[1].instance_hours > 4.8, "%g h of the second fast one", ours.pools[1].instance_hours);
+    assert_row(ours.samples > 0.95 * oracle.samples, "%g of %g", ours.samples, oracle.samples);
+    drop(&market);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
 /* On-demand instances come where the deadline needs them, and not before. */
 static void test_deadline(void **state)
 {
@@ -747,7 +768,8 @@ static void test_without_memory(void **state)
 TM_TEST_MAIN(TM_TEST(test_regions_take_turns), TM_TEST(test_across_regions), TM_TEST(test_dear_and_cheap),
              TM_TEST(test_twice_and_dear), TM_TEST(test_none_alone), TM_TEST(test_back_to_the_cheap),
              TM_TEST(test_strong_and_weak), TM_TEST(test_one_region_adds_up), TM_TEST(test_whole_instances),
-             TM_TEST(test_keepers), TM_TEST(test_types_differ), TM_TEST(test_types_together), TM_TEST(test_deadline),
-             TM_TEST(test_successors_before_the_end), TM_TEST(test_no_more_than_wanted), TM_TEST(test_bounds),
-             TM_TEST(test_speed_is_a_unit), TM_TEST(test_history_of_some), TM_TEST(test_own_moves_lose_nothing),
-             TM_TEST(test_refusal), TM_TEST(test_whatever_the_traces), TM_TEST(test_without_memory))
+             TM_TEST(test_keepers), TM_TEST(test_types_differ), TM_TEST(test_types_together),
+             TM_TEST(test_fast_in_few_places), TM_TEST(test_deadline), TM_TEST(test_successors_before_the_end),
+             TM_TEST(test_no_more_than_wanted), TM_TEST(test_bounds), TM_TEST(test_speed_is_a_unit),
+             TM_TEST(test_history_of_some), TM_TEST(test_own_moves_lose_nothing), TM_TEST(test_refusal),
+             TM_TEST(test_whatever_the_traces), TM_TEST(test_without_memory))
