@@ -53,17 +53,11 @@ static const char removed[] = "(removed)";
 /* The end of a name decides: LaunchTemplateData.UserData. */
 static bool is_secret_name(const char *name, size_t length)
 {
-    static const char *const names[] = {"userdata",      "secretaccesskey",
-                                        "accesskeyid",   "sessiontoken",
-                                        "access_token",  "accesstoken",
-                                        "refresh_token", "refreshtoken",
-                                        "id_token",      "client_secret",
-                                        "clientsecret",  "assertion",
-                                        "private_key",   "privatekey",
-                                        "password",      "passworddata",
-                                        "keymaterial",   "customdata",
-                                        "adminpassword", "token",
-                                        "authorization", "sig"};
+    static const char *const names[] = {
+        "userdata",      "secretaccesskey", "accesskeyid",   "sessiontoken",  "access_token",    "accesstoken",
+        "refresh_token", "refreshtoken",    "id_token",      "client_secret", "clientsecret",    "assertion",
+        "private_key",   "privatekey",      "password",      "passworddata",  "keymaterial",     "customdata",
+        "adminpassword", "token",           "authorization", "sig",           "webidentitytoken"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t n = strlen(names[i]);
         bool whole = length == n || (length > n && name[length - n - 1] == '.');

@@ -24,6 +24,8 @@ input. Beside moto it has
   - GET /tidemill/keys/PREFIX: keys of the bucket, and uploads that were not finished
   - GET /tidemill/gets: the keys that were fetched, more than their first byte
   - GET /tidemill/calls: how many requests of each kind there were
+  - POST /tidemill/web {"token": T}: who brings this word of an identity provider may assume roles; GET /tidemill/assumed: what was
+    asked of the token service, without that word
   - GET /tidemill/alive: how many instances that are tagged as ours have not ended; /tidemill/ever: how many there were
   - with --hypervisor (tests/aws/hypervisor.py) instances boot: GET /tidemill/vms, POST /tidemill/notice {"seconds": S},
     POST /tidemill/crash
@@ -56,6 +58,7 @@ moto_market.patch()
 moto = DomainDispatcherApplication(create_backend_app)
 lock = threading.Lock()
 faults, tokens, calls, gets = [], {}, {}, []
+assumed, web_tokens = [], set()
 key, secret = "test", "test"
 hypervisor = None
 
@@ -160,6 +163,9 @@ def control(path, body, start):
     if path == "/tidemill/calls":
         with lock:
             return answer(start, 200, json.dumps(calls))
+    if path == "/tidemill/assumed":
+        with lock:
+            return answer(start, 200, json.dumps(assumed))
     if path.startswith("/tidemill/keys/"):
         from moto.s3.models import s3_backends
         bucket = s3_backends["123456789012"]["aws"].buckets[args.bucket]
@@ -199,6 +205,8 @@ def control(path, body, start):
     if path == "/tidemill/heal":  # no fault any more
         with lock:
             faults.clear()
+    if path == "/tidemill/web":
+        web_tokens.add(order["token"])
     if path == "/tidemill/lose":
         from moto.ec2.models.instances import StateReason
         for found in ec2_backends["123456789012"]["us-east-1"].all_instances():
@@ -211,6 +219,24 @@ def control(path, body, start):
         found.terminate()
         found._state_reason = found.state_reason = StateReason("taken back", "Server.SpotInstanceTermination")
     return answer(start, 200, "{}")
+
+
+def by_web_identity(form, environ, start):
+    """AssumeRoleWithWebIdentity, which nobody signs: moto would ask for a signature, and takes any word."""
+    from moto.sts.models import sts_backends
+    one = {k: v[0] for k, v in form.items()}
+    if environ.get("HTTP_AUTHORIZATION"):
+        return answer(start, 400, refusal("TidemillTests.Signed", "this request is not signed"))
+    if one.get("WebIdentityToken") not in web_tokens:
+        return answer(start, 400, f"<ErrorResponse><Error><Code>InvalidIdentityToken</Code><Message>No OpenIDConnect provider found</Message></Error></ErrorResponse>")
+    role = sts_backends["123456789012"]["aws"].assume_role_with_web_identity(
+        region_name="us-east-1", role_session_name=one["RoleSessionName"], role_arn=one["RoleArn"], policy=None,
+        duration=int(one.get("DurationSeconds", 3600)), external_id=None)
+    ends = role.expiration if isinstance(role.expiration, str) else role.expiration.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return answer(start, 200, '<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>'
+                  f"<Credentials><SessionToken>{role.session_token}</SessionToken><SecretAccessKey>{role.secret_access_key}</SecretAccessKey>"
+                  f"<Expiration>{ends}</Expiration><AccessKeyId>{role.access_key_id}</AccessKeyId></Credentials></AssumeRoleWithWebIdentityResult>"
+                  "</AssumeRoleWithWebIdentityResponse>", [("Content-Type", "text/xml")])
 
 
 def planted(line, region):
@@ -275,6 +301,10 @@ def app(environ, start):
         return crippled(environ, start, fault["how"])
     if fault and fault.get("how") != "lost":
         return answer(start, fault["status"], fault.get("body", ""), list(fault.get("headers", {}).items()))
+    if action.startswith("AssumeRole"):
+        assumed.append({"region": region_of(environ)} | {k: v[0] for k, v in form.items() if k != "WebIdentityToken"})
+    if action == "AssumeRoleWithWebIdentity":
+        return by_web_identity(form, environ, start)
     if "X-Amz-Signature=" in query:
         return presigned(environ, query, body, start)
     region = region_of(environ)

@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *text = (const char *)data + 1;
     if (size == 0) return 0;
     tm_json_use_our_alloc();
-    switch (data[0] % 4) {
+    switch (data[0] % 5) {
     case 0:
         read_xml(text, size - 1);
         break;
@@ -68,6 +68,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 2:
         if (tm_aws_keys__read("it", text, size - 1, &keys, NULL) == 0) assert(keys.id[0] != '\0');
+        break;
+    case 3:
+        if (tm_aws_keys__read_role(text, size - 1, &keys, NULL) == 0)
+            assert(keys.id[0] != '\0' && keys.token[0] != '\0');
         break;
     default:
         read_place(text, size - 1);
