@@ -21,6 +21,8 @@
 #include "base/env.h"
 #include "web/aws_sign.h"
 
+#include <jansson.h>
+
 struct tm_aws_credentials;
 
 int tm_aws_credentials__create(struct tm_env *env, struct tm_aws_credentials **out, struct tm_error *e);
@@ -53,6 +55,11 @@ struct tm_aws_sso {
     char account[64];
     char role[256];
 };
+/* The file of a login, as the JSON that it is (the caller's), and when its token ends. -TM_EINPUT: it is something
+ * else.
+ */
+int tm_aws_sso__read(const char *path, const char *text, size_t length, json_t **out, int64_t *out_ends_ms,
+                     struct tm_error *e);
 /* Of the login that `aws sso login` left, which is renewed where it can be. -TM_EINPUT: somebody must log in. */
 int tm_aws_keys__of_sso(struct tm_env *env, const struct tm_aws_sso *sso, struct tm_aws_keys *out, struct tm_error *e);
 /* A role that is assumed at AWS's token service. */

@@ -257,7 +257,7 @@ static void write_line(struct tm_text *line)
     tape.failed = tape.failed || rc != 0;
 }
 
-void tm_tape__keep(const char *asked, int rc, const char *words, const struct tm_web_answer *answer)
+void tm_tape__keep(const char *asked, bool secret, int rc, const char *words, const struct tm_web_answer *answer)
 {
     struct tm_text text;
     struct tm_text line;
@@ -265,7 +265,10 @@ void tm_tape__keep(const char *asked, int rc, const char *words, const struct tm
     if (!tape.records || asked == NULL) return;
     tm_text_init(&text, LINE_MAX_BYTES);
     tm_text_init(&line, LINE_MAX_BYTES);
-    if (rc == 0) put_answer(&text, asked, answer);
+    if (rc == 0 && secret && answer->status / 100 == 2)
+        tm_text_puts(&text, removed);
+    else if (rc == 0)
+        put_answer(&text, asked, answer);
     tm_jsonout_init_line(&json, &line);
     tm_jsonout_object(&json, NULL);
     tm_jsonout_string(&json, "asked", asked);
