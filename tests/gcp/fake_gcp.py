@@ -44,7 +44,7 @@ EMAIL = f"renter@{PROJECT}.iam.gserviceaccount.com"
 ZONES = ["us-central1-a", "us-central1-b", "us-central1-c", "europe-west4-a"]
 lock = threading.RLock()
 changed = threading.Condition(lock)
-instances, operations, requests, tokens = {}, {}, {}, {}
+instances, operations, requests, tokens, disks = {}, {}, {}, {}, {}
 token_of, by_themselves = {}, []  # tokens that a VM's metadata server gave; VMs that were deleted with one of their own
 faults, refusals, calls, made, used, open_vms = [], [], {}, [], [], []
 exchanged, subjects, closed_signing, whose = [], [], [], {}  # what tokens were asked for by; words of another provider; whose a token is
@@ -209,6 +209,38 @@ def insert(zone, q, body):
     return op
 
 
+class Disk:
+    """One that somebody made by itself, or that its VM left."""
+
+    def __init__(self, zone, body):
+        self.zone, self.name, self.body, self.number, self.created = zone, body["name"], body, next_number(), time.time()
+
+    def link(self):
+        return f"{url}/compute/v1/projects/{PROJECT}/zones/{self.zone}/disks/{self.name}"
+
+    def shown(self, users=()):
+        return dict(self.body, kind="compute#disk", id=str(self.number), status="READY", creationTimestamp=stamp(self.created), selfLink=self.link(),
+                    zone=f"{url}/compute/v1/projects/{PROJECT}/zones/{self.zone}", sizeGb=str(self.body.get("sizeGb", 50)),
+                    type=f"{url}/compute/v1/projects/{PROJECT}/zones/{self.zone}/diskTypes/pd-balanced", **({"users": list(users)} if users else {}))
+
+
+def disk_of(instance):
+    """The boot disk has the name of its VM; while that is made, no VM uses it."""
+    words = instance.body["disks"][0].get("initializeParams", {})
+    disk = Disk(instance.zone, {"name": instance.name, "labels": words.get("labels", {}), "sizeGb": words.get("diskSizeGb", 50)})
+    return disk.shown([] if instance.status == "PROVISIONING" else [instance.link()])
+
+
+def change_disk(method, zone, name, body):
+    with lock:
+        if method == "POST":
+            disk = disks[(zone, body["name"])] = Disk(zone, body)
+            return operation(zone, "insert", disk)
+        if (zone, name) not in disks:
+            no(f"zones/{zone}/disks/{name}")
+        return operation(zone, "delete", disks.pop((zone, name)))
+
+
 def delete(zone, name, token):
     with lock:
         instance = instances.get((zone, name))
@@ -283,6 +315,8 @@ def paged(items, q, most, name):
 def listed(kind, zone, q):
     with lock:
         store = {"instances": [i.shown() for k, i in sorted(instances.items()) if zone in (None, k[0])],
+                 "disks": [d.shown() for k, d in sorted(disks.items()) if zone in (None, k[0])]
+                 + [disk_of(i) for k, i in sorted(instances.items()) if zone in (None, k[0])],
                  "operations": [dict(o) for k, o in sorted(operations.items()) if zone in (None, k[0])]}[kind]
     found = [i for i in store if passes(q.get("filter"), i)]
     page, more = paged(found, q, 500, lambda i: i["selfLink"])
@@ -397,6 +431,10 @@ def compute(method, path, q, body, token):
         return {"kind": "compute#project", "name": PROJECT, "quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 8.0, "usage": 0.0}]}
     if rest == "/aggregated/instances":
         return listed("instances", None, q)
+    if rest == "/aggregated/disks":
+        return listed("disks", None, q)
+    if (m2 := re.fullmatch(r"/zones/([^/]+)/disks(?:/([^/]+))?", rest)) and method in ("POST", "DELETE"):
+        return change_disk(method, m2[1], m2[2], body)
     if rest == "/aggregated/operations":
         return listed("operations", None, q)
     if rest == "/zones":
