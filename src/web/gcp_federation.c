@@ -184,7 +184,8 @@ int tm_gcp__read_subject(const struct tm_gcp__federation *f, const char *text, s
     size_t size = word == NULL ? 0 : f->field[0] == '\0' ? length : strlen(word);
     while (size > 0 && strchr(" \t\r\n", word[size - 1]) != NULL)
         size--;
-    bool good = rc == 0 && size > 0 && size < TM_GCP_SUBJECT_MAX && memchr(word, '\n', size) == NULL;
+    bool good = rc == 0 && size > 0 && size < TM_GCP_SUBJECT_MAX && memchr(word, '\n', size) == NULL &&
+                memchr(word, '\0', size) == NULL;
     if (good) (void)snprintf(out, TM_GCP_SUBJECT_MAX, "%.*s", (int)size, word);
     json_decref(root);
     if (good) return 0;

@@ -23,6 +23,9 @@ input. Beside moto it has
   - POST /tidemill/lose {"address": A}: the instance of this private address has failed
   - GET /tidemill/keys/PREFIX: keys of the bucket, and uploads that were not finished
   - GET /tidemill/gets: the keys that were fetched, more than their first byte
+  - POST /tidemill/kill {"call": N or NAME, "when": "before"|"after", "pid": FILE}: kill -9 of the process in this file, at the N-th request
+    from now on, or the first of this name (an action, or "PUT /PATH..."), before it is carried out or after that, and without an answer;
+    GET /tidemill/killed: what it was, "": not yet; GET /tidemill/named: the requests since then, by their names, in order
   - GET /tidemill/calls: how many requests of each kind there were
   - POST /tidemill/web {"token": T}: who brings this word of an identity provider may assume roles; GET /tidemill/assumed: what was
     asked of the token service, without that word
@@ -59,6 +62,7 @@ moto = DomainDispatcherApplication(create_backend_app)
 lock = threading.Lock()
 faults, tokens, calls, gets = [], {}, {}, []
 assumed, web_tokens = [], set()
+kill, named = {}, []  # who is to be killed, and when; what was asked since that was said
 key, secret = "test", "test"
 hypervisor = None
 
@@ -163,6 +167,11 @@ def control(path, body, start):
     if path == "/tidemill/calls":
         with lock:
             return answer(start, 200, json.dumps(calls))
+    if path == "/tidemill/killed":
+        return answer(start, 200, kill.get("done", ""))
+    if path == "/tidemill/named":
+        with lock:
+            return answer(start, 200, "\n".join(named))
     if path == "/tidemill/assumed":
         with lock:
             return answer(start, 200, json.dumps(assumed))
@@ -205,6 +214,11 @@ def control(path, body, start):
     if path == "/tidemill/heal":  # no fault any more
         with lock:
             faults.clear()
+    if path == "/tidemill/kill":
+        with lock:
+            kill.clear()
+            kill.update(order, done="")
+            named.clear()
     if path == "/tidemill/web":
         web_tokens.add(order["token"])
     if path == "/tidemill/lose":
@@ -362,6 +376,37 @@ def app(environ, start):
     return out
 
 
+def name_of(environ, body):
+    """EC2's action; of S3 the method and the key, without what differs from run to run."""
+    import re
+    if body.startswith(b"Action="):
+        return parse_qs(body.decode("latin1"))["Action"][0]
+    return environ["REQUEST_METHOD"] + " " + re.sub(r"[0-9a-f]{8,}|[0-9]+", "N", environ["PATH_INFO"])
+
+
+def killing(environ, start):
+    """Requests of VMs are not the program's: they come from other addresses."""
+    if not kill or environ["PATH_INFO"].startswith("/tidemill/") or environ["REMOTE_ADDR"] not in (args.host, "127.0.0.1"):
+        return app(environ, start)
+    import io, signal
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = io.BytesIO(body)
+    name = name_of(environ, body)
+    with lock:
+        named.append(name)
+        due = not kill["done"] and (kill["call"] == len(named) if isinstance(kill["call"], int) else name.startswith(kill["call"]))
+        if due:
+            kill["done"] = f"{len(named)} {name}"
+    if not due:
+        return app(environ, start)
+    if kill["when"] == "after":
+        b"".join(app(environ, lambda s, h, e=None: None))
+    with open(kill["pid"]) as f:
+        os.kill(int(f.read()), signal.SIGKILL)
+    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    return answer(start, 200, "")
+
+
 class Quiet(WSGIRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -369,7 +414,7 @@ class Quiet(WSGIRequestHandler):
         pass
 
 
-server = make_server(args.host, 0, app, threaded=True, request_handler=Quiet)
+server = make_server(args.host, 0, killing, threaded=True, request_handler=Quiet)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 url = f"http://{args.host}:{server.server_port}"
 import boto3

@@ -92,6 +92,8 @@ static void read_answers(const char *text, size_t size)
             (void)tm_gcp__split(rows[count].id, zone, name);
             count++;
         }
+        struct tm_gcp__disk disk;
+        if (tm_gcp__read_disk(item, &disk)) assert(strchr(disk.id, '/') != NULL && disk.job[0] != '\0');
         struct tm_gcp__sku sku;
         if (tm_gcp__read_sku(item, &sku)) assert(sku.usd_h > 0 && sku.of != NULL && sku.part < TM_GCP_PARTS);
         if (tm_gcp__read_operation(item, &op))

@@ -119,6 +119,9 @@ static void test_subjects(void **state)
         if (rc == 0) assert_row_string("token", token, rows[i].token);
         if (rc != 0) assert_true(strstr(e.text, "/t") != NULL && strstr(e.text, "hush") == NULL);
     }
+    const struct tm_gcp__federation federation = {.file = "/t"};
+    char token[TM_GCP_SUBJECT_MAX] = "";
+    assert_int_equal(tm_gcp__read_subject(&federation, "\0word", 5, token, NULL), -(int)TM_EINPUT);
 }
 
 static void test_configuration(void **state)
