@@ -40,7 +40,7 @@ static const struct tm_cloud_kind kinds[] = {
      .clear = tm_rented_clear_azure,
      .check = tm_azure_check,
      .policy = tm_azure_check_policy,
-     .variables = {"AZURE_SUBSCRIPTION_ID", "AZURE_CLIENT_SECRET"},
+     .variables = {"AZURE_SUBSCRIPTION_ID", "AZURE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE"},
      .files = {{"AZURE_CONFIG_DIR", "azureProfile.json", ".azure/azureProfile.json"}}},
 };
 

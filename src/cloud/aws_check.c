@@ -62,9 +62,7 @@ static struct tm_cloud_check *add(struct checking *c, const char *name, enum tm_
     return tm_cloud_checks_add(c->out, name, result);
 }
 
-#define LOG_IN                                                                                                         \
-    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws configure` or `aws sso login`; of a profile with "   \
-    "role_arn: eval \"$(aws configure export-credentials --profile NAME --format env)\""
+#define LOG_IN "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws configure` or `aws sso login`"
 
 static bool is_denial(const char *code)
 {

@@ -33,7 +33,9 @@ static const char *const permissions[] = {"compute.instances.create",
                                           "compute.networks.updatePolicy",
                                           "compute.instances.setTags",
                                           "compute.instances.setServiceAccount",
-                                          "compute.disks.setLabels"};
+                                          "compute.disks.setLabels",
+                                          "compute.disks.list",
+                                          "compute.disks.delete"};
 
 enum { PERMISSIONS = sizeof permissions / sizeof *permissions };
 
@@ -45,6 +47,8 @@ static const char policy[] =
     "stage: GA\n"
     "includedPermissions:\n"
     "- compute.disks.create\n"
+    "- compute.disks.delete\n"
+    "- compute.disks.list\n"
     "- compute.disks.setLabels\n"
     "- compute.firewalls.create\n"
     "- compute.firewalls.delete\n"

@@ -224,6 +224,19 @@ bool tm_gcp__read_vm(const json_t *item, struct tm_vm__row *out)
     return true;
 }
 
+bool tm_gcp__read_disk(const json_t *item, struct tm_gcp__disk *out)
+{
+    const char *created = text_of(item, "creationTimestamp");
+    *out = (struct tm_gcp__disk){.used = json_array_size(json_object_get(item, "users")) > 0};
+    copy(out->zone, sizeof out->zone, last_of(text_of(item, "zone")));
+    copy(out->job, sizeof out->job, text_of(json_object_get(item, "labels"), TM_GCP_LABEL_JOB));
+    copy(out->type, sizeof out->type, last_of(text_of(item, "type")));
+    copy(out->size_gb, sizeof out->size_gb, text_of(item, "sizeGb"));
+    if (!tm_calendar_parse(created, strlen(created), &out->created_ms)) out->created_ms = 0;
+    bool going = strcmp(text_of(item, "status"), "DELETING") == 0;
+    return !going && out->job[0] != '\0' && join(out->zone, strlen(out->zone), text_of(item, "name"), out->id);
+}
+
 bool tm_gcp__read_operation(const json_t *root, struct tm_gcp__operation *out)
 {
     const json_t *error = json_array_get(json_object_get(json_object_get(root, "error"), "errors"), 0);

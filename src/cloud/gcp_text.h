@@ -46,6 +46,18 @@ void tm_gcp__machine(const char *type, struct tm_gcp__machine *out);
 /* An instance: its id is "ZONE/NAME", its token its name. False: it has neither. */
 bool tm_gcp__read_vm(const json_t *item, struct tm_vm__row *out);
 
+struct tm_gcp__disk {
+    char id[TM_VM_ID_MAX]; /* "ZONE/NAME" */
+    char zone[64];
+    char job[TM_GCP_LABEL_MAX];
+    char type[64]; /* "pd-balanced" */
+    char size_gb[24];
+    int64_t created_ms; /* 0: not said */
+    bool used;          /* by a VM */
+};
+/* False: it is not one of ours that stays. */
+bool tm_gcp__read_disk(const json_t *item, struct tm_gcp__disk *out);
+
 struct tm_gcp__operation {
     char name[TM_GCP_NAME_MAX];
     char kind[64];             /* "insert", "delete", "compute.instances.preempted" */

@@ -18,6 +18,8 @@ enum {
     AT_ONCE = 32
 };
 
+enum kind { VM, DISK };
+
 struct search {
     struct tm_gcp *gcp;
     struct tm_web *web;
@@ -108,6 +110,14 @@ static void find_price(const struct tm_catalog *catalog, const json_t *item, con
     }
 }
 
+static int add(const struct tm_rented *r, struct tm_rented_list *list, struct tm_error *e)
+{
+    int rc = tm_grow((void **)&list->items, &list->capacity, list->count + 1, sizeof *r, ITEMS_MAX);
+    if (rc != 0) return tm_error_nomem(e);
+    list->items[list->count++] = *r;
+    return 0;
+}
+
 static int add_instance(const json_t *item, const struct tm_catalog *catalog, struct tm_rented_list *list,
                         struct tm_error *e)
 {
@@ -125,13 +135,39 @@ static int add_instance(const json_t *item, const struct tm_catalog *catalog, st
     (void)snprintf(r.state, sizeof r.state, "%.23s", row.reason);
     r.since_ms = row.launched_ms;
     find_price(catalog, item, row.zone, &r);
-    int rc = tm_grow((void **)&list->items, &list->capacity, list->count + 1, sizeof r, ITEMS_MAX);
-    if (rc != 0) return tm_error_nomem(e);
-    list->items[list->count++] = r;
-    return 0;
+    return add(&r, list, e);
 }
 
-static int take_page(const json_t *root, const struct tm_catalog *catalog, struct tm_rented_list *list,
+/* One that no VM uses. A VM that is being made has it soon, and has its name (drop_of_vms). */
+static int add_disk(const json_t *item, struct tm_rented_list *list, struct tm_error *e)
+{
+    struct tm_rented r = {.kind = DISK, .price_usd_h = NAN, .state = "disk"};
+    struct tm_gcp__disk disk;
+    char region[64];
+    if (!tm_gcp__read_disk(item, &disk) || disk.used) return 0;
+    tm_gcp__region(disk.zone, region);
+    (void)snprintf(r.id, sizeof r.id, "%s", disk.id);
+    (void)snprintf(r.region, sizeof r.region, "%.39s", region);
+    (void)snprintf(r.type, sizeof r.type, "%.24s %.10s GB", disk.type, disk.size_gb);
+    (void)snprintf(r.job, sizeof r.job, "%.127s", disk.job);
+    r.since_ms = disk.created_ms;
+    return add(&r, list, e);
+}
+
+/* Disks are asked for before VMs: one that belongs to a VM which is on its way finds it there. */
+static void drop_of_vms(struct tm_rented_list *list)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        bool owned = false;
+        for (size_t k = 0; list->items[i].kind == DISK && !owned && k < list->count; k++)
+            owned = list->items[k].kind == VM && strcmp(list->items[k].id, list->items[i].id) == 0;
+        if (!owned) list->items[kept++] = list->items[i];
+    }
+    list->count = kept;
+}
+
+static int take_page(const json_t *root, enum kind kind, const struct tm_catalog *catalog, struct tm_rented_list *list,
                      struct tm_error *e)
 {
     json_t *zones = json_object_get(root, "items");
@@ -140,9 +176,10 @@ static int take_page(const json_t *root, const struct tm_catalog *catalog, struc
     int rc = 0;
     json_object_foreach(zones, zone, part)
     {
-        const json_t *items = json_object_get(part, "instances");
+        const json_t *items = json_object_get(part, kind == VM ? "instances" : "disks");
         for (size_t i = 0; rc == 0 && i < json_array_size(items); i++)
-            rc = add_instance(json_array_get(items, i), catalog, list, e);
+            rc = kind == VM ? add_instance(json_array_get(items, i), catalog, list, e)
+                            : add_disk(json_array_get(items, i), list, e);
     }
     return rc;
 }
@@ -163,38 +200,59 @@ static void count_unreached(const json_t *root, struct tm_rented_list *list)
     }
 }
 
+/* All pages; *out_pages: how many came. */
+static int find_kind(struct search *s, enum kind kind, const struct tm_catalog *catalog, struct tm_rented_list *list,
+                     int *out_pages, struct tm_error *e)
+{
+    char path[200];
+    char page[1024] = "";
+    int status = 0;
+    int rc = 0;
+    (void)snprintf(path, sizeof path, "/projects/%s/aggregated/%s", s->project, kind == VM ? "instances" : "disks");
+    for (*out_pages = 0; rc == 0 && *out_pages < PAGES_MAX; ++*out_pages) {
+        json_t *root = NULL;
+        struct tm_gcp_request request = make_request(s, "GET", path);
+        request.query[request.query_count++] = (struct tm_web_pair){"filter", "labels." TM_GCP_LABEL_JOB ":*"};
+        request.query[request.query_count++] = (struct tm_web_pair){"maxResults", "500"};
+        if (page[0] != '\0') request.query[request.query_count++] = (struct tm_web_pair){"pageToken", page};
+        rc = ask(s, &request, &root, &status, e);
+        if (rc == 0) rc = take_page(root, kind, catalog, list, e);
+        if (rc == 0 && kind == VM) count_unreached(root, list);
+        const char *more = rc == 0 ? json_string_value(json_object_get(root, "nextPageToken")) : NULL;
+        (void)snprintf(page, sizeof page, "%s", more != NULL && strlen(more) < sizeof page ? more : "");
+        json_decref(root);
+        if (page[0] == '\0') break;
+    }
+    return rc;
+}
+
+/* What is not known is told, and what is known is there all the same. */
+static int count_unasked(int rc, const char *what, const struct tm_error *why, struct tm_rented_list *list)
+{
+    if (rc == 0 || rc == -(int)TM_ENOMEM) return rc;
+    tm_log(TM_LOG_ERROR, "Google Cloud: %s could not be asked for, and something may still cost: %s; try again%s", what,
+           why->text,
+           strstr(why->text, " 403 ") != NULL ? ", or allow it (tidemill cloud check gcp --emit policy)" : "");
+    list->unasked++;
+    return 0;
+}
+
 int tm_rented_find_gcp(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
                        struct tm_error *e)
 {
     struct search s;
     struct tm_rented_list list = {.items = NULL};
     struct tm_error own = {.text = ""};
-    char path[200];
-    char page[1024] = "";
-    int status = 0;
+    struct tm_error of_disks = {.text = ""};
     int pages = 0;
+    int disks = 0;
     int rc = open_search(env, &s, &own);
-    if (rc == 0) (void)snprintf(path, sizeof path, "/projects/%s/aggregated/instances", s.project);
-    for (; rc == 0 && pages < PAGES_MAX; pages++) {
-        json_t *root = NULL;
-        struct tm_gcp_request request = make_request(&s, "GET", path);
-        request.query[request.query_count++] = (struct tm_web_pair){"filter", "labels." TM_GCP_LABEL_JOB ":*"};
-        request.query[request.query_count++] = (struct tm_web_pair){"maxResults", "500"};
-        if (page[0] != '\0') request.query[request.query_count++] = (struct tm_web_pair){"pageToken", page};
-        rc = ask(&s, &request, &root, &status, &own);
-        if (rc == 0) rc = take_page(root, catalog, &list, &own);
-        if (rc == 0) count_unreached(root, &list);
-        const char *more = rc == 0 ? json_string_value(json_object_get(root, "nextPageToken")) : NULL;
-        (void)snprintf(page, sizeof page, "%s", more != NULL && strlen(more) < sizeof page ? more : "");
-        json_decref(root);
-        if (page[0] == '\0') break;
-    }
+    if (rc == 0) disks = find_kind(&s, DISK, catalog, &list, &pages, &of_disks);
+    if (rc == 0) rc = find_kind(&s, VM, catalog, &list, &pages, &own);
     close_search(&s);
-    if (rc != 0 && rc != -(int)TM_ENOMEM && pages > 0) { /* what came before is there all the same */
-        tm_log(TM_LOG_ERROR, "Google Cloud: more of the list could not be asked for: %s; try again", own.text);
-        list.unasked++;
-        rc = 0;
-    }
+    if (rc != 0 && pages > 0) rc = count_unasked(rc, "more VMs", &own, &list);
+    if (rc == 0) rc = count_unasked(disks, "disks", &of_disks, &list);
+    drop_of_vms(&list);
     if (rc == 0)
         *out = list;
     else
@@ -205,7 +263,7 @@ int tm_rented_find_gcp(struct tm_env *env, const struct tm_catalog *catalog, str
 
 /* ---- ending ---- */
 
-/* One instance on its way: deleted, then its operation waited for. */
+/* One on its way: deleted, then its operation waited for. */
 struct ending {
     struct tm_web_call *begun;
     struct tm_gcp_request request;
@@ -221,7 +279,8 @@ static int begin_delete(struct search *s, struct ending *p, struct tm_rented *r,
     p->r = r;
     p->waits = 0;
     if (!tm_gcp__split(r->id, p->zone, name)) return 0;
-    (void)snprintf(p->path, sizeof p->path, "/projects/%s/zones/%s/instances/%s", s->project, p->zone, name);
+    (void)snprintf(p->path, sizeof p->path, "/projects/%s/zones/%s/%s/%s", s->project, p->zone,
+                   r->kind == VM ? "instances" : "disks", name);
     p->request = make_request(s, "DELETE", p->path);
     return tm_gcp_begin(s->web, &p->request, &p->begun, e);
 }

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/debug.h"
 #include "web/aws_credentials.h"
+#include "web/aws_endpoint.h"
 #include "web/tape.h"
 #include "web/xml.h"
 
@@ -10,16 +11,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
-enum { ENDPOINT_MAX = 512, SERVICES = 4 };
+enum { ORIGIN_BYTES = TM_AWS_ENDPOINT_MAX + 16 };
 
 struct tm_aws {
     struct tm_env *env;
     char region[64];
-    bool own_endpoints;                     /* what is set of endpoints is passed over */
-    char endpoint_all[ENDPOINT_MAX];        /* of the profile; "": none */
-    char endpoints[SERVICES][ENDPOINT_MAX]; /* of the profile's `services` */
+    struct tm_aws_endpoints endpoints;
     struct tm_aws_credentials *credentials;
     _Atomic int64_t ahead_ms; /* of the services' clock before ours */
 };
@@ -61,43 +59,22 @@ static int find_region(struct tm_env *env, const char *given, const char *otherw
     return 0;
 }
 
-/* Those that are asked, as AWS's tools write them. */
-static const char *const service_names[SERVICES] = {"ec2", "s3", "sts", "service_quotas"};
-
-/* The endpoint that was set for a service, in the order of AWS's tools; NULL: AWS's own. */
-static const char *find_endpoint(const struct tm_aws *aws, const char *service)
-{
-    char name[64];
-    if (aws->own_endpoints) return NULL;
-    if (strcmp(service, "servicequotas") == 0) service = "service_quotas"; /* AWS's tools write its two words apart */
-    (void)snprintf(name, sizeof name, "AWS_ENDPOINT_URL_%s", service);
-    for (char *at = name; *at != '\0'; at++)
-        if (*at >= 'a' && *at <= 'z') *at = (char)(*at - 'a' + 'A');
-    const char *found = set_variable(aws->env, name);
-    if (found == NULL) found = set_variable(aws->env, "AWS_ENDPOINT_URL");
-    for (int i = 0; found == NULL && i < SERVICES; i++)
-        if (strcmp(service_names[i], service) == 0 && aws->endpoints[i][0] != '\0') found = aws->endpoints[i];
-    if (found == NULL && aws->endpoint_all[0] != '\0') found = aws->endpoint_all;
-    return found;
-}
-
 static const char *region_of(const struct tm_aws_request *r)
 {
     return r->region != NULL ? r->region : r->aws->region;
 }
 
 /* "https://HOST" of the request in `origin`, and its host alone; whether the bucket is part of the path. */
-static int find_place(struct tm_aws_request *r, char origin[ENDPOINT_MAX + 16], bool *bucket_in_path,
-                      struct tm_error *e)
+static int find_place(struct tm_aws_request *r, char origin[ORIGIN_BYTES], bool *bucket_in_path, struct tm_error *e)
 {
-    const char *endpoint = find_endpoint(r->aws, r->service);
+    const char *endpoint = tm_aws_endpoints__find(&r->aws->endpoints, r->aws->env, r->service);
     const char *dot_cn = strncmp(region_of(r), "cn-", 3) == 0 ? ".cn" : "";
     *bucket_in_path = r->bucket != NULL && (endpoint != NULL || strchr(r->bucket, '.') != NULL);
     if (endpoint == NULL) {
         bool in_name = r->bucket != NULL && !*bucket_in_path;
         (void)snprintf(r->host, sizeof r->host, "%s%s%s.%s.amazonaws.com%s", in_name ? r->bucket : "",
                        in_name ? "." : "", r->service, region_of(r), dot_cn);
-        (void)snprintf(origin, ENDPOINT_MAX + 16, "https://%s", r->host);
+        (void)snprintf(origin, ORIGIN_BYTES, "https://%s", r->host);
         return 0;
     }
     const char *host = strstr(endpoint, "://");
@@ -107,14 +84,14 @@ static int find_place(struct tm_aws_request *r, char origin[ENDPOINT_MAX + 16], 
         return tm_error_set(e, TM_EINPUT, "%.200s: not an endpoint; write it as https://HOST or http://HOST:PORT",
                             endpoint);
     (void)snprintf(r->host, sizeof r->host, "%.*s", (int)length, host + 3);
-    (void)snprintf(origin, ENDPOINT_MAX + 16, "%.*s", (int)((size_t)(host + 3 - endpoint) + length), endpoint);
+    (void)snprintf(origin, ORIGIN_BYTES, "%.*s", (int)((size_t)(host + 3 - endpoint) + length), endpoint);
     return 0;
 }
 
 int tm_aws_origin(struct tm_aws *aws, const char *service, char out[TM_AWS_ORIGIN_MAX], struct tm_error *e)
 {
     struct tm_aws_request request = {.aws = aws, .service = service};
-    char origin[ENDPOINT_MAX + 16];
+    char origin[ORIGIN_BYTES];
     bool in_path = false;
     int rc = find_place(&request, origin, &in_path, e);
     if (rc == 0) (void)snprintf(out, TM_AWS_ORIGIN_MAX, "%.*s", TM_AWS_ORIGIN_MAX - 1, origin);
@@ -136,7 +113,7 @@ static int sign(struct tm_aws_request *r, int64_t seconds, struct tm_text *url, 
 {
     struct tm_aws *aws = r->aws;
     struct tm_aws_keys keys = {.ends_ms = 0};
-    char origin[ENDPOINT_MAX + 16];
+    char origin[ORIGIN_BYTES];
     struct tm_text path;
     bool in_path = false;
     tm_text_init(&path, 8192);
@@ -283,19 +260,6 @@ int tm_aws_refusal(const struct tm_web_answer *answer, struct tm_aws_refusal *ou
 
 /* ---- the account ---- */
 
-static int read_endpoints(struct tm_aws *aws, struct tm_error *e)
-{
-    char of_profile[16];
-    const char *said = set_variable(aws->env, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
-    int rc = tm_aws_profile__setting(aws->env, "ignore_configured_endpoint_urls", of_profile, sizeof of_profile, e);
-    if (said == NULL) said = of_profile;
-    aws->own_endpoints = strcasecmp(said, "true") == 0;
-    if (rc == 0) rc = tm_aws_profile__setting(aws->env, "endpoint_url", aws->endpoint_all, ENDPOINT_MAX, e);
-    for (int i = 0; rc == 0 && i < SERVICES; i++)
-        rc = tm_aws_profile__endpoint(aws->env, service_names[i], aws->endpoints[i], ENDPOINT_MAX, e);
-    return rc;
-}
-
 static int create(struct tm_env *env, const char *region, const char *otherwise, struct tm_aws **out,
                   struct tm_error *e)
 {
@@ -304,7 +268,7 @@ static int create(struct tm_env *env, const char *region, const char *otherwise,
     if (aws == NULL) return tm_error_nomem(e);
     aws->env = env;
     int rc = find_region(env, region, otherwise, aws->region, e);
-    if (rc == 0) rc = read_endpoints(aws, e);
+    if (rc == 0) rc = tm_aws_endpoints__read(&aws->endpoints, env, e);
     if (rc == 0) rc = tm_aws_credentials__create(env, &aws->credentials, e);
     if (rc != 0) {
         tm_aws_destroy(aws);

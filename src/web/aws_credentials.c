@@ -62,7 +62,7 @@ int tm_aws_keys__read(const char *from, const char *text, size_t length, struct 
 
 /* ---- the chain ---- */
 
-static int of_environment(struct tm_env *env, struct tm_aws_keys *out, struct tm_error *e)
+int tm_aws_keys__of_environment(struct tm_env *env, struct tm_aws_keys *out, struct tm_error *e)
 {
     const char *id = env->variable(env, "AWS_ACCESS_KEY_ID");
     const char *secret = env->variable(env, "AWS_SECRET_ACCESS_KEY");
@@ -88,7 +88,7 @@ static int find(struct tm_env *env, struct tm_aws_keys *out, char source[256], s
         return 0;
     }
     (void)snprintf(source, 256, "the environment");
-    int rc = of_environment(env, out, e);
+    int rc = tm_aws_keys__of_environment(env, out, e);
     if (rc == -(int)TM_ENOTFOUND) rc = tm_aws_keys__of_profile(env, out, source, e);
     if (rc == -(int)TM_ENOTFOUND) {
         (void)snprintf(source, 256, "the container");

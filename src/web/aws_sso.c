@@ -39,6 +39,25 @@ static void token_name(const char *of, char out[48])
         (void)snprintf(out + (size_t)2 * i, 3, "%02x", digest[i]);
 }
 
+int tm_aws_sso__read(const char *path, const char *text, size_t length, json_t **out, int64_t *out_ends_ms,
+                     struct tm_error *e)
+{
+    json_t *root = NULL;
+    struct tm_error own; /* what is wrong in the text may show some of it */
+    int rc = tm_json_load(path, text, length, &root, &own);
+    if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
+    const char *token = json_string_value(json_object_get(root, "accessToken"));
+    const char *ends = json_string_value(json_object_get(root, "expiresAt"));
+    bool good = rc == 0 && token != NULL && token[0] != '\0' && strlen(token) < VALUE_BYTES &&
+                strpbrk(token, "\r\n") == NULL && ends != NULL && tm_calendar_parse(ends, strlen(ends), out_ends_ms);
+    if (good) {
+        *out = root;
+        return 0;
+    }
+    json_decref(root);
+    return tm_error_set(e, TM_EINPUT, "%s: not a token of `aws sso login`", path);
+}
+
 static int read_login(struct tm_env *env, struct login *login, struct tm_error *e)
 {
     struct tm_text text;
@@ -47,17 +66,10 @@ static int read_login(struct tm_env *env, struct login *login, struct tm_error *
     tm_text_init(&text, FILE_MAX);
     int rc = env->file_read(env, login->path, &text, e);
     if (rc == -(int)TM_ENOTFOUND) rc = tm_error_set(e, TM_EINPUT, "nobody is logged in: run `aws sso login`");
-    if (rc == 0) rc = tm_json_load(login->path, tm_text_string(&text), text.length, &root, e);
-    const char *token = json_string_value(json_object_get(root, "accessToken"));
-    const char *ends = json_string_value(json_object_get(root, "expiresAt"));
-    bool good =
-        token != NULL && strlen(token) < VALUE_BYTES && ends != NULL && tm_calendar_parse(ends, strlen(ends), &ends_ms);
-    if (rc == 0 && !good) rc = tm_error_set(e, TM_EINPUT, "%s: not a token of `aws sso login`", login->path);
+    if (rc == 0) rc = tm_aws_sso__read(login->path, tm_text_string(&text), text.length, &root, &ends_ms, e);
+    if (text.data != NULL) OPENSSL_cleanse(text.data, text.length);
     tm_text_deinit(&text);
-    if (rc != 0) {
-        json_decref(root);
-        return rc;
-    }
+    if (rc != 0) return rc;
     json_decref(login->root);
     login->root = root;
     login->ends_ms = ends_ms;

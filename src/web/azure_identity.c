@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ASK_MS = 10000, OUTPUT_MS = 30000, OUTPUT_MAX = 65536 };
+enum { ASK_MS = 10000, OUTPUT_MS = 30000, OUTPUT_MAX = 65536, ASSERTION_MAX = 16384 };
 
 static const int64_t renew_before_ms = 5 * 60000;
 
@@ -69,14 +69,27 @@ static bool has_login(struct tm_env *env)
     return found;
 }
 
-static bool has_principal(struct tm_env *env)
+static bool has_application(struct tm_env *env, const char *by)
 {
     return variable(env, "AZURE_TENANT_ID") != NULL && variable(env, "AZURE_CLIENT_ID") != NULL &&
-           variable(env, "AZURE_CLIENT_SECRET") != NULL;
+           variable(env, by) != NULL;
+}
+
+static bool has_principal(struct tm_env *env)
+{
+    return has_application(env, "AZURE_CLIENT_SECRET");
+}
+
+static bool is_federated(struct tm_env *env)
+{
+    return has_application(env, "AZURE_FEDERATED_TOKEN_FILE");
 }
 
 static const char *kind_of(struct tm_env *env)
 {
+    if (!has_principal(env) && is_federated(env))
+        return "the application (AZURE_CLIENT_ID, AZURE_TENANT_ID) and its federated credential, which must name the "
+               "issuer and subject of the token in AZURE_FEDERATED_TOKEN_FILE";
     if (has_principal(env)) return "the service principal (AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET)";
     return has_login(env) ? "the login of az"
                           : "the machine's identity (or set AZURE_CLIENT_SECRET and so on; or az login)";
@@ -109,7 +122,27 @@ static int ask(const struct tm_azure_identity *id, const char *method, const cha
     return rc;
 }
 
-/* As the service principal: credentials go in the body, never in the URL. */
+/* The word of another identity provider, which writes it anew now and then. */
+static int put_assertion(struct tm_env *env, struct tm_text *body, struct tm_error *e)
+{
+    struct tm_text text;
+    const char *path = variable(env, "AZURE_FEDERATED_TOKEN_FILE");
+    tm_text_init(&text, ASSERTION_MAX);
+    int rc = env->file_read(env, path, &text, e);
+    if (rc == 0 && text.length > 0) {
+        text.data[strcspn(text.data, " \t\r\n")] = '\0';
+        tm_text_puts(body, "&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type%3Ajwt-bearer"
+                           "&client_assertion=");
+        tm_percent_encode(text.data, false, body);
+    }
+    if (rc == 0 && (text.length == 0 || text.data[0] == '\0')) rc = tm_error_set(e, TM_EINPUT, "%s is empty", path);
+    if (text.data != NULL) OPENSSL_cleanse(text.data, text.length);
+    tm_text_deinit(&text);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "AZURE_FEDERATED_TOKEN_FILE");
+}
+
+/* As an application, by its secret or by the word of another identity provider: both go in the body, never in the URL.
+ */
 static int of_principal(const struct tm_azure_identity *id, struct fresh *out, struct tm_error *e)
 {
     struct tm_text url;
@@ -117,7 +150,7 @@ static int of_principal(const struct tm_azure_identity *id, struct fresh *out, s
     const char *authority = variable(id->env, "AZURE_AUTHORITY_HOST");
     if (authority == NULL) authority = "https://login.microsoftonline.com";
     tm_text_init(&url, 2048);
-    tm_text_init(&body, 8192);
+    tm_text_init(&body, (size_t)4 * ASSERTION_MAX);
     tm_text_printf(&url, "%.*s/", (int)(strlen(authority) - (authority[strlen(authority) - 1] == '/')), authority);
     tm_percent_encode(variable(id->env, "AZURE_TENANT_ID"), false, &url);
     tm_text_puts(&url, "/oauth2/v2.0/token");
@@ -125,9 +158,14 @@ static int of_principal(const struct tm_azure_identity *id, struct fresh *out, s
     tm_percent_encode(id->resource, false, &body);
     tm_text_puts(&body, "%2F.default&client_id=");
     tm_percent_encode(variable(id->env, "AZURE_CLIENT_ID"), false, &body);
-    tm_text_puts(&body, "&client_secret=");
-    tm_percent_encode(variable(id->env, "AZURE_CLIENT_SECRET"), false, &body);
-    int rc = tm_text_status(&url, e);
+    int rc = 0;
+    if (has_principal(id->env)) {
+        tm_text_puts(&body, "&client_secret=");
+        tm_percent_encode(variable(id->env, "AZURE_CLIENT_SECRET"), false, &body);
+    } else {
+        rc = put_assertion(id->env, &body, e);
+    }
+    if (rc == 0) rc = tm_text_status(&url, e);
     if (rc == 0) rc = tm_text_status(&body, e);
     if (rc == 0)
         rc = ask(id, "POST", tm_text_string(&url), "Content-Type: application/x-www-form-urlencoded\n",
@@ -179,7 +217,7 @@ static int ask_token(const struct tm_azure_identity *id, struct fresh *out, stru
         *out = (struct fresh){.token = "replayed", .ends_ms = INT64_MAX};
         return 0;
     }
-    if (has_principal(id->env)) return of_principal(id, out, e);
+    if (has_principal(id->env) || is_federated(id->env)) return of_principal(id, out, e);
     return has_login(id->env) ? of_cli(id, out, e) : of_machine(id, out, e);
 }
 

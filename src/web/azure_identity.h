@@ -1,6 +1,8 @@
 /* Tokens of Azure for one of its services ("https://management.azure.com"), the first that there is:
  *
  *   AZURE_TENANT_ID, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET   a service principal's (AZURE_AUTHORITY_HOST)
+ *   AZURE_TENANT_ID, AZURE_CLIENT_ID,                       an application's, for the token of another identity
+ *   AZURE_FEDERATED_TOKEN_FILE                              provider (workload identity federation)
  *   a login of `az` (AZURE_CONFIG_DIR, ~/.azure)            whoever logged in: `az account get-access-token`
  *   none of these                                           the machine's own identity (AZURE_CLIENT_ID says which)
  *

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "web/gcp_account.h"
 #include "web/gcp_signer.h"
+#include "web/plain.h"
 #include "web/renewal.h"
 #include "web/tape.h"
 
@@ -28,17 +29,22 @@ enum {
 
 static const int64_t renew_before_ms = 5 * 60000;
 
+struct tokens {
+    char token[TM_GCP_TOKEN_MAX]; /* "": none so far */
+    char own[TM_GCP_TOKEN_MAX];   /* "": the same; else of who asks in a service account's name */
+    int64_t ends_ms;
+};
+
 struct tm_gcp {
     struct tm_env *env;
     _Atomic int64_t ahead_ms; /* Google's clock is so much ahead of ours */
     struct tm_gcp__account account;
-    char identity[400];
+    char identity[700];
     char project[128];                       /* "": asked for when it is needed */
     char bases[TM_GCP_SERVICES][ORIGIN_MAX]; /* without a slash at the end */
     char objects[ORIGIN_MAX];                /* where signed URLs point to */
     struct tm_renewal renewal;               /* with its lock: the rest, and the project */
-    char token[TM_GCP_TOKEN_MAX];            /* "": none so far */
-    int64_t token_ends_ms;
+    struct tokens tokens;
     char machine[TM_GCP_EMAIL_MAX]; /* the account of this VM; "": not asked for so far */
     struct tm_gcp__signer signer;
 };
@@ -156,9 +162,24 @@ static void read_configuration(struct tm_gcp *gcp)
     tm_text_deinit(&text);
 }
 
+static void print_identity(struct tm_gcp *gcp, const char *path)
+{
+    const struct tm_gcp__account *account = &gcp->account;
+    if (account->as.url[0] != '\0')
+        (void)snprintf(gcp->identity, sizeof gcp->identity, "service account %s, by %.300s", account->as.email, path);
+    else if (account->kind == TM_GCP_KEY)
+        (void)snprintf(gcp->identity, sizeof gcp->identity, "service account %s", account->email);
+    else if (account->kind == TM_GCP_USER)
+        (void)snprintf(gcp->identity, sizeof gcp->identity, "the user of %.300s", path);
+    else if (account->kind == TM_GCP_FEDERATED)
+        (void)snprintf(gcp->identity, sizeof gcp->identity, "the federated identity of %.300s", path);
+    else
+        (void)snprintf(gcp->identity, sizeof gcp->identity, "the service account of this VM");
+}
+
 static int find_account(struct tm_gcp *gcp, struct tm_error *e)
 {
-    char path[PATH_BYTES + 64];
+    char path[PATH_BYTES + 64] = "";
     char folder[PATH_BYTES];
     const char *given = variable(gcp->env, "GOOGLE_APPLICATION_CREDENTIALS");
     int rc = 0;
@@ -175,12 +196,7 @@ static int find_account(struct tm_gcp *gcp, struct tm_error *e)
         rc = read_credentials(gcp, path, e);
         if (rc == -(int)TM_ENOTFOUND) rc = 0; /* the metadata server's, then */
     }
-    if (gcp->account.kind == TM_GCP_KEY)
-        (void)snprintf(gcp->identity, sizeof gcp->identity, "service account %s", gcp->account.email);
-    else if (gcp->account.kind == TM_GCP_USER)
-        (void)snprintf(gcp->identity, sizeof gcp->identity, "the user of %.300s", path);
-    else
-        (void)snprintf(gcp->identity, sizeof gcp->identity, "the service account of this VM");
+    print_identity(gcp, path);
     return rc;
 }
 
@@ -191,46 +207,13 @@ const char *tm_gcp_identity(const struct tm_gcp *gcp)
 
 /* ---- questions before there is a token ---- */
 
-struct plain {
-    const char *url;
-    const char *header;
-};
-
-static int prepare_plain(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e)
-{
-    (void)e;
-    const struct plain *plain = context;
-    tm_text_puts(url, plain->url);
-    tm_text_puts(headers, plain->header);
-    return 0;
-}
-
-static int ask_plain(struct tm_gcp *gcp, const char *url, const char *header, const struct tm_text *body,
-                     struct tm_web_answer *out, struct tm_error *e)
-{
-    struct tm_web *web = NULL;
-    struct plain plain = {url, header};
-    struct tm_web_request request = {.method = body != NULL ? "POST" : "GET",
-                                     .body = body != NULL ? body->data : NULL,
-                                     .length = body != NULL ? body->length : 0,
-                                     .deadline_ms = TOKEN_MS,
-                                     .tries_max = TRIES,
-                                     .direct = strncmp(url, "http://", 7) == 0,
-                                     .prepare = prepare_plain,
-                                     .context = &plain};
-    int rc = tm_web_create(gcp->env, &web, e);
-    if (rc == 0) rc = tm_web_ask(web, &request, out, e);
-    tm_web_destroy(web);
-    return rc;
-}
-
 static int ask_machine(struct tm_gcp *gcp, const char *path, struct tm_web_answer *out, struct tm_error *e)
 {
     char url[512];
     const char *host = variable(gcp->env, "GCE_METADATA_HOST");
     (void)snprintf(url, sizeof url, "http://%.200s/computeMetadata/v1/%s", host != NULL ? host : "169.254.169.254",
                    path);
-    int rc = ask_plain(gcp, url, "Metadata-Flavor: Google\n", NULL, out, e);
+    int rc = tm_web_plain__ask(gcp->env, "GET", url, "Metadata-Flavor: Google\n", NULL, TOKEN_MS, out, e);
     if (rc == -(int)TM_ENOMEM) return rc;
     if (rc != 0)
         return tm_error_set(
@@ -267,20 +250,61 @@ int tm_gcp_project(struct tm_gcp *gcp, const char **out, struct tm_error *e)
 
 /* ---- tokens ---- */
 
+#define FORM_TYPE "Content-Type: application/x-www-form-urlencoded\n"
+
+/* Who asks for a federated token, where the provider's word is not enough. */
+static void print_client(const struct tm_gcp__account *account, char out[1024])
+{
+    char plain[600];
+    unsigned char coded[804];
+    int length = snprintf(plain, sizeof plain, "%s:%s", account->client_id, account->client_secret);
+    bool named = account->kind == TM_GCP_FEDERATED && account->client_id[0] != '\0' && length < 600;
+    if (named) (void)EVP_EncodeBlock(coded, (const unsigned char *)plain, length);
+    (void)snprintf(out, 1024, FORM_TYPE "%s%s%s", named ? "Authorization: Basic " : "", named ? (char *)coded : "",
+                   named ? "\n" : "");
+    OPENSSL_cleanse(plain, sizeof plain);
+    OPENSSL_cleanse(coded, sizeof coded);
+}
+
 static int exchange_once(struct tm_gcp *gcp, struct tm_web_answer *out, struct tm_error *e)
 {
     struct tm_text form;
-    tm_text_init(&form, 16384);
-    int rc = tm_gcp__token_form(&gcp->account, gcp->env->now_ms(gcp->env) + atomic_load(&gcp->ahead_ms), &form, e);
+    char subject[TM_GCP_SUBJECT_MAX] = "";
+    char header[1024];
+    tm_text_init(&form, (size_t)4 * TM_GCP_SUBJECT_MAX);
+    int rc = gcp->account.kind == TM_GCP_FEDERATED
+                 ? tm_gcp__fetch_subject(gcp->env, &gcp->account.federation, subject, e)
+                 : 0;
     if (rc == 0)
-        rc = ask_plain(gcp, gcp->account.token_uri, "Content-Type: application/x-www-form-urlencoded\n", &form, out, e);
+        rc = tm_gcp__token_form(&gcp->account, subject, gcp->env->now_ms(gcp->env) + atomic_load(&gcp->ahead_ms), &form,
+                                e);
+    print_client(&gcp->account, header);
+    if (rc == 0)
+        rc = tm_web_plain__ask(gcp->env, "POST", gcp->account.token_uri, header, tm_text_string(&form), TOKEN_MS, out,
+                               e);
     if (form.data != NULL) OPENSSL_cleanse(form.data, form.length);
+    OPENSSL_cleanse(subject, sizeof subject);
+    OPENSSL_cleanse(header, sizeof header);
     tm_text_deinit(&form);
     return rc;
 }
 
+/* What the token service says of why: "invalid_grant: the audience does not match". */
+static void print_reason(const struct tm_web_answer *answer, char out[300])
+{
+    json_t *root = NULL;
+    struct tm_error own;
+    (void)tm_json_load("answer", tm_text_string(&answer->body), answer->body.length, &root, &own);
+    const char *code = json_string_value(json_object_get(root, "error"));
+    const char *words = json_string_value(json_object_get(root, "error_description"));
+    (void)snprintf(out, 300, "%.60s%s%.200s", code != NULL ? code : "", words != NULL ? ": " : "",
+                   words != NULL ? words : "");
+    json_decref(root);
+}
+
 static int exchange(struct tm_gcp *gcp, struct tm_web_answer *out, struct tm_error *e)
 {
+    char reason[300] = "";
     int rc = exchange_once(gcp, out, e);
     bool dated = gcp->account.kind == TM_GCP_KEY; /* what is signed holds the time */
     if (rc == 0 && out->status == 400 && dated && tm_web__set_clock(gcp->env, out, &gcp->ahead_ms)) {
@@ -288,22 +312,21 @@ static int exchange(struct tm_gcp *gcp, struct tm_web_answer *out, struct tm_err
         rc = exchange_once(gcp, out, e);
     }
     if (rc != 0 || out->status == 200) return rc;
-    rc = tm_error_set(e, TM_EINPUT, "Google gives %s no token: refused with %d; %s", gcp->identity, out->status,
-                      gcp->account.kind == TM_GCP_KEY ? "is the key still there, and the clock of this machine right?"
-                                                      : "log in again with `gcloud auth application-default login`");
+    if (gcp->account.kind == TM_GCP_FEDERATED) print_reason(out, reason);
+    rc = tm_error_set(
+        e, TM_EINPUT, "Google gives %s no token: refused with %d %s; %s", gcp->identity, out->status, reason,
+        gcp->account.kind == TM_GCP_KEY         ? "is the key still there, and the clock of this machine right?"
+        : gcp->account.kind == TM_GCP_FEDERATED ? "the pool's provider and its conditions must let this token in"
+                                                : "log in again with `gcloud auth application-default login`");
     tm_web_answer_deinit(out);
     return rc;
 }
 
-static int ask_token(struct tm_gcp *gcp, char token[TM_GCP_TOKEN_MAX], int64_t *out_ends_ms, struct tm_error *e)
+/* Our own; where we ask in another's name, what that is asked for with. */
+static int ask_own(struct tm_gcp *gcp, char token[TM_GCP_TOKEN_MAX], int64_t *out_ends_ms, struct tm_error *e)
 {
     struct tm_web_answer answer;
     int64_t left_s = 0;
-    if (tm_tape__is_replayed()) { /* nobody is asked, so nobody checks it */
-        (void)snprintf(token, TM_GCP_TOKEN_MAX, "replayed");
-        *out_ends_ms = INT64_MAX;
-        return 0;
-    }
     int rc = gcp->account.kind == TM_GCP_MACHINE
                  ? ask_machine(gcp, "instance/service-accounts/default/token", &answer, e)
                  : exchange(gcp, &answer, e);
@@ -315,46 +338,93 @@ static int ask_token(struct tm_gcp *gcp, char token[TM_GCP_TOKEN_MAX], int64_t *
     return rc;
 }
 
-/* With the lock. */
-static void keep_token(struct tm_gcp *gcp, const char token[TM_GCP_TOKEN_MAX], int64_t ends_ms)
+/* The service account's, of whoever may have it. */
+static int ask_impersonated(struct tm_gcp *gcp, const char *own, char token[TM_GCP_TOKEN_MAX], int64_t *out_ends_ms,
+                            struct tm_error *e)
 {
-    bool same = strcmp(gcp->token, token) == 0;
-    memcpy(gcp->token, token, TM_GCP_TOKEN_MAX);
-    gcp->token_ends_ms = ends_ms;
+    const struct tm_gcp__impersonation *as = &gcp->account.as;
+    char header[TM_GCP_TOKEN_MAX + 100];
+    struct tm_gcp_refusal why;
+    struct tm_web_answer answer;
+    struct tm_text body;
+    tm_text_init(&body, 4096);
+    (void)snprintf(header, sizeof header, "Content-Type: application/json\nAuthorization: Bearer %s\n", own);
+    int rc = tm_gcp__impersonation_body(as, &body, e);
+    if (rc == 0) rc = tm_web_plain__ask(gcp->env, "POST", as->url, header, tm_text_string(&body), TOKEN_MS, &answer, e);
+    OPENSSL_cleanse(header, sizeof header);
+    tm_text_deinit(&body);
+    if (rc != 0) return rc;
+    if (answer.status == 200) {
+        rc = tm_gcp__read_impersonated(tm_text_string(&answer.body), answer.body.length, token, out_ends_ms, e);
+        if (rc == 0) *out_ends_ms -= atomic_load(&gcp->ahead_ms); /* by our clock */
+    } else {
+        (void)tm_gcp_refusal(&answer, &why, NULL);
+        rc = tm_error_set(
+            e, TM_EINPUT,
+            "Google gives no token of %s: %d %.300s; allow iam.serviceAccounts.getAccessToken (role Service "
+            "Account Token Creator, or Workload Identity User) on it",
+            as->email, answer.status, why.message);
+    }
+    if (answer.body.data != NULL) OPENSSL_cleanse(answer.body.data, answer.body.length);
+    tm_web_answer_deinit(&answer);
+    return rc;
+}
+
+static int ask_token(struct tm_gcp *gcp, struct tokens *out, struct tm_error *e)
+{
+    int64_t ends_ms = 0;
+    *out = (struct tokens){.ends_ms = INT64_MAX};
+    if (tm_tape__is_replayed()) { /* nobody is asked, so nobody checks it */
+        (void)snprintf(out->token, TM_GCP_TOKEN_MAX, "replayed");
+        return 0;
+    }
+    if (gcp->account.as.url[0] == '\0') return ask_own(gcp, out->token, &out->ends_ms, e);
+    int rc = ask_own(gcp, out->own, &ends_ms, e);
+    if (rc == 0) rc = ask_impersonated(gcp, out->own, out->token, &out->ends_ms, e);
+    if (rc == 0 && ends_ms < out->ends_ms) out->ends_ms = ends_ms; /* both are used */
+    return rc;
+}
+
+/* With the lock. */
+static void keep_token(struct tm_gcp *gcp, const struct tokens *fresh)
+{
+    bool same = strcmp(gcp->tokens.token, fresh->token) == 0;
+    gcp->tokens = *fresh;
     if (!same) tm_renewal__got(&gcp->renewal);
 }
 
 static bool is_good(const struct tm_gcp *gcp)
 {
-    return gcp->token[0] != '\0' && tm_renewal__is_good(&gcp->renewal, gcp->token_ends_ms);
+    return gcp->tokens.token[0] != '\0' && tm_renewal__is_good(&gcp->renewal, gcp->tokens.ends_ms);
 }
 
 /* By a thread. */
 static int ask_beside(void *context, struct tm_error *e)
 {
     struct tm_gcp *gcp = context;
-    char token[TM_GCP_TOKEN_MAX] = "";
-    int64_t ends_ms = 0;
-    int rc = ask_token(gcp, token, &ends_ms, e);
+    struct tokens fresh;
+    int rc = ask_token(gcp, &fresh, e);
     (void)pthread_mutex_lock(&gcp->renewal.lock);
-    if (rc == 0) keep_token(gcp, token, ends_ms);
+    if (rc == 0) keep_token(gcp, &fresh);
     bool good = is_good(gcp);
     (void)pthread_mutex_unlock(&gcp->renewal.lock);
-    OPENSSL_cleanse(token, sizeof token);
+    OPENSSL_cleanse(&fresh, sizeof fresh);
     if (rc != 0 && good) tm_log(TM_LOG_WARN, "%s; the old token is still good", e->text);
     return rc;
 }
 
-/* A token that lasts for a while yet, as a header. -TM_EBUSY: it is being asked for. */
-static int add_token(struct tm_gcp *gcp, struct tm_text *headers, struct tm_error *e)
+/* A token that lasts for a while yet, as a header. -TM_EBUSY: it is being asked for. `own`: not that of the service
+ * account in whose name all else is asked. */
+static int add_token(struct tm_gcp *gcp, bool own, struct tm_text *headers, struct tm_error *e)
 {
     int rc = 0;
     (void)pthread_mutex_lock(&gcp->renewal.lock);
     if (is_good(gcp))
-        tm_renewal__refresh(&gcp->renewal, gcp->token_ends_ms, renew_before_ms);
+        tm_renewal__refresh(&gcp->renewal, gcp->tokens.ends_ms, renew_before_ms);
     else
         rc = tm_renewal__look(&gcp->renewal, e);
-    if (rc == 0) tm_text_printf(headers, "authorization: Bearer %s\n", gcp->token);
+    own = own && gcp->tokens.own[0] != '\0';
+    if (rc == 0) tm_text_printf(headers, "authorization: Bearer %s\n", own ? gcp->tokens.own : gcp->tokens.token);
     (void)pthread_mutex_unlock(&gcp->renewal.lock);
     return rc;
 }
@@ -373,10 +443,11 @@ static int prepare(void *context, struct tm_text *url, struct tm_text *headers, 
     if (r->body != NULL) tm_text_printf(headers, "Content-Type: %s\n", r->type != NULL ? r->type : "application/json");
     for (size_t i = 0; i < r->header_count; i++)
         tm_text_printf(headers, "%s: %s\n", r->headers[i].name, r->headers[i].value);
-    bool person = r->gcp->account.kind == TM_GCP_USER; /* belongs to no project: say on whose account it is asked */
+    bool person = r->gcp->account.kind == TM_GCP_USER &&
+                  r->gcp->account.as.url[0] == '\0'; /* belongs to no project: say on whose account it is asked */
     if (r->service == TM_GCP_BILLING && person && r->gcp->project[0] != '\0')
         tm_text_printf(headers, "x-goog-user-project: %s\n", r->gcp->project);
-    return add_token(r->gcp, headers, e);
+    return add_token(r->gcp, r->by_own, headers, e);
 }
 
 /* A token may have ended before its time; and who asks too often hears 403, too. */
@@ -387,7 +458,7 @@ static bool again(void *context, const struct tm_web_answer *answer)
     if (answer->status == 401 && !r->renewed) {
         r->renewed = true;
         (void)pthread_mutex_lock(&r->gcp->renewal.lock);
-        r->gcp->token[0] = '\0';
+        r->gcp->tokens.token[0] = '\0';
         tm_renewal__doubt(&r->gcp->renewal);
         (void)pthread_mutex_unlock(&r->gcp->renewal.lock);
         return true;
@@ -482,6 +553,7 @@ static int sign_there(struct tm_gcp *gcp, const char *signer, const struct tm_te
                                      .path = path,
                                      .body = body,
                                      .length = (size_t)length,
+                                     .by_own = true,
                                      .deadline_ms = SIGN_MS,
                                      .tries_max = TRIES};
     int rc = ask_signer(gcp, &request, &answer, e);
@@ -525,16 +597,23 @@ static int find_machine(struct tm_gcp *gcp, char out[TM_GCP_EMAIL_MAX], struct t
     return 0;
 }
 
+/* By a key that we have. */
+static bool signs_itself(const struct tm_gcp *gcp)
+{
+    return gcp->account.kind == TM_GCP_KEY && gcp->account.as.url[0] == '\0';
+}
+
 static int find_signer(struct tm_gcp *gcp, const char *given, char out[TM_GCP_EMAIL_MAX], struct tm_error *e)
 {
-    if (gcp->account.kind == TM_GCP_KEY || given != NULL) {
-        (void)snprintf(out, TM_GCP_EMAIL_MAX, "%s", gcp->account.kind == TM_GCP_KEY ? gcp->account.email : given);
+    if (given == NULL && gcp->account.as.url[0] != '\0') given = gcp->account.as.email;
+    if (signs_itself(gcp) || given != NULL) {
+        (void)snprintf(out, TM_GCP_EMAIL_MAX, "%s", signs_itself(gcp) ? gcp->account.email : given);
         return 0;
     }
-    if (gcp->account.kind == TM_GCP_USER)
+    if (gcp->account.kind != TM_GCP_MACHINE)
         return tm_error_set(
             e, TM_EINPUT,
-            "VMs find the program by signed URLs, and a user's login cannot sign: name a service account, "
+            "VMs find the program by signed URLs, and a login cannot sign: name a service account, "
             "fleet: {gcp: {service_account: NAME@PROJECT.iam.gserviceaccount.com}}, in whose name you may "
             "(role Service Account Token Creator)");
     return find_machine(gcp, out, e);
@@ -585,9 +664,8 @@ int tm_gcp_ask_url(struct tm_gcp *gcp, const struct tm_gcp_object *object, const
     int rc = find_signer(gcp, given, signer, e);
     if (rc == 0) rc = put_url(gcp, object, signer, seconds, &target, &to_sign, e);
     if (rc == 0)
-        rc = gcp->account.kind == TM_GCP_KEY
-                 ? tm_gcp__sign(&gcp->account, to_sign.data, to_sign.length, signature, &size, e)
-                 : sign_there(gcp, signer, &to_sign, signature, &size, e);
+        rc = signs_itself(gcp) ? tm_gcp__sign(&gcp->account, to_sign.data, to_sign.length, signature, &size, e)
+                               : sign_there(gcp, signer, &to_sign, signature, &size, e);
     if (rc == 0) {
         tm_text_printf(out, "%s%s&X-Goog-Signature=", gcp->objects, tm_text_string(&target));
         put_hex(out, signature, size);
@@ -609,7 +687,8 @@ int tm_gcp_url(struct tm_gcp *gcp, const struct tm_gcp_object *object, const cha
                struct tm_text *out, struct tm_error *e)
 {
     struct tm_gcp__wish wish = {.seconds = seconds};
-    bool asks = gcp->account.kind == TM_GCP_MACHINE || (gcp->account.kind == TM_GCP_USER && given != NULL);
+    bool named = given != NULL || gcp->account.as.url[0] != '\0';
+    bool asks = gcp->account.kind == TM_GCP_MACHINE || (!signs_itself(gcp) && named);
     if (!asks) return tm_gcp_ask_url(gcp, object, given, seconds, out, e);
     if (given == NULL) given = "";
     if (strlen(object->method) >= sizeof wish.method || strlen(object->bucket) >= sizeof wish.bucket ||

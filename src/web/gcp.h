@@ -1,9 +1,14 @@
 /* Google Cloud as one project: where its services are, as whom we ask, and requests that carry a token. Settings are
  * those of Google's own tools. Credentials are the application default credentials, the first that there are:
  *
- *   GOOGLE_APPLICATION_CREDENTIALS       a file: a service account's key, or what `gcloud auth application-default
- * login` writes application_default_credentials.json in CLOUDSDK_CONFIG, or ~/.config/gcloud the metadata server of the
- * VM that this runs on (GCE_METADATA_HOST)
+ *   GOOGLE_APPLICATION_CREDENTIALS          a file
+ *   application_default_credentials.json    in CLOUDSDK_CONFIG, or ~/.config/gcloud: what `gcloud auth
+ *                                           application-default login` writes
+ *   the metadata server                     of the VM that this runs on (GCE_METADATA_HOST)
+ *
+ * A file holds a service account's key, a login, a login in a service account's name (impersonation), or what the token
+ * of another identity provider, in a file or at a URL, is exchanged by (workload identity federation), in a service
+ * account's name or not.
  *
  * The project is GOOGLE_CLOUD_PROJECT, CLOUDSDK_CORE_PROJECT, the file's, gcloud's own setting, or the VM's. Services
  * are elsewhere by CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE (_STORAGE, _IAMCREDENTIALS, _CLOUDRESOURCEMANAGER,
@@ -25,7 +30,8 @@ int tm_gcp_create(struct tm_env *env, struct tm_gcp **out, struct tm_error *e);
 void tm_gcp_destroy(struct tm_gcp *gcp);
 /* -TM_EINPUT: nothing names one. Borrowed. */
 int tm_gcp_project(struct tm_gcp *gcp, const char **out, struct tm_error *e);
-/* For people: "service account NAME", "the user of FILE", "the service account of this VM". Borrowed. */
+/* For people: "service account NAME", "service account NAME, by FILE", "the user of FILE", "the service account of this
+ * VM". Borrowed. */
 const char *tm_gcp_identity(const struct tm_gcp *gcp);
 
 enum tm_gcp_service {
@@ -59,6 +65,7 @@ struct tm_gcp_request {
     int64_t deadline_ms;
     int64_t silence_ms;
     int tries_max;
+    bool by_own;  /* not in the name of the service account that all else is asked in the name of */
     bool renewed; /* its own */
 };
 

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #define TOKEN_URI "https://oauth2.googleapis.com/token"
-#define SCOPE     "https://www.googleapis.com/auth/cloud-platform"
 
 enum { LIFE_S = 3600, CLAIMS_MAX = 4096 };
 
@@ -71,13 +70,46 @@ static int take_user(const char *file, const json_t *root, struct tm_gcp__accoun
 
 static int take_uri(const char *file, const json_t *root, struct tm_gcp__account *out, struct tm_error *e)
 {
-    (void)snprintf(out->token_uri, sizeof out->token_uri, "%s", TOKEN_URI);
+    if (out->token_uri[0] == '\0') (void)snprintf(out->token_uri, sizeof out->token_uri, "%s", TOKEN_URI);
     (void)take(root, "token_uri", out->token_uri, sizeof out->token_uri);
     if (strncmp(out->token_uri, "https://", 8) != 0 && strncmp(out->token_uri, "http://", 7) != 0)
         return tm_error_set(e, TM_EINPUT, "%s: token_uri: an address is written as https://HOST/PATH", file);
     if (strpbrk(out->token_uri, "\"\\ ") != NULL)
         return tm_error_set(e, TM_EINPUT, "%s: token_uri: not an address", file);
     return 0;
+}
+
+static int take_account(const char *file, const json_t *root, struct tm_gcp__account *out, struct tm_error *e);
+
+/* Who asks in the name of a service account stands inside; one that itself asks in another's name is not known. */
+static int take_impersonated(const char *file, const json_t *root, struct tm_gcp__account *out, struct tm_error *e)
+{
+    const json_t *source = json_object_get(root, "source_credentials");
+    if (strcmp(word_of(source, "type"), "impersonated_service_account") == 0)
+        return tm_error_set(e, TM_EINPUT, "%s: source_credentials: name those in between as delegates", file);
+    int rc = take_account(file, source, out, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "source_credentials");
+    return tm_gcp__take_impersonation(file, root, out, e);
+}
+
+static int take_account(const char *file, const json_t *root, struct tm_gcp__account *out, struct tm_error *e)
+{
+    const char *type = word_of(root, "type");
+    int rc = 0;
+    if (strcmp(type, "impersonated_service_account") == 0) return take_impersonated(file, root, out, e);
+    if (strcmp(type, "service_account") == 0)
+        rc = take_key(file, root, out, e);
+    else if (strcmp(type, "authorized_user") == 0)
+        rc = take_user(file, root, out, e);
+    else if (strcmp(type, "external_account") == 0)
+        rc = tm_gcp__take_federation(file, root, out, e);
+    else
+        rc =
+            tm_error_set(e, TM_EINPUT,
+                         "%s: credentials of type \"%.60s\" are not supported; use a service account's key, or `gcloud "
+                         "auth application-default login`",
+                         file, type);
+    return rc == 0 ? take_uri(file, root, out, e) : rc;
 }
 
 int tm_gcp__read_account(const char *file, const char *text, size_t length, struct tm_gcp__account *out,
@@ -89,18 +121,7 @@ int tm_gcp__read_account(const char *file, const char *text, size_t length, stru
     int rc = tm_json_load("credentials", text, length, &root, &own);
     if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
     if (rc != 0) return tm_error_set(e, TM_EINPUT, "%s: not JSON", file);
-    const char *type = word_of(root, "type");
-    if (strcmp(type, "service_account") == 0)
-        rc = take_key(file, root, out, e);
-    else if (strcmp(type, "authorized_user") == 0)
-        rc = take_user(file, root, out, e);
-    else
-        rc =
-            tm_error_set(e, TM_EINPUT,
-                         "%s: credentials of type \"%.60s\" are not supported; use a service account's key, or `gcloud "
-                         "auth application-default login`",
-                         file, type);
-    if (rc == 0) rc = take_uri(file, root, out, e);
+    rc = take_account(file, root, out, e);
     if (rc == 0 && !take(root, "project_id", out->project, sizeof out->project))
         (void)take(root, "quota_project_id", out->project, sizeof out->project);
     json_decref(root);
@@ -154,6 +175,11 @@ int tm_gcp__sign(const struct tm_gcp__account *account, const void *data, size_t
     return 0;
 }
 
+static const char *scope_of(const struct tm_gcp__account *account)
+{
+    return account->as.url[0] != '\0' ? TM_GCP_IAM_SCOPE : TM_GCP_SCOPE;
+}
+
 /* base64url without padding. */
 static int put_coded(struct tm_text *out, const void *data, size_t length, struct tm_error *e)
 {
@@ -186,10 +212,9 @@ static int put_assertion(const struct tm_gcp__account *account, int64_t now_ms, 
     tm_text_puts(&json, "}");
     int rc = put_part(out, &json, e);
     tm_text_clear(&json);
-    tm_text_printf(&json,
-                   "{\"iss\":\"%s\",\"scope\":\"" SCOPE "\",\"aud\":\"" TOKEN_URI "\",\"iat\":%" PRId64
-                   ",\"exp\":%" PRId64 "}",
-                   account->email, now_s, now_s + LIFE_S);
+    tm_text_printf(
+        &json, "{\"iss\":\"%s\",\"scope\":\"%s\",\"aud\":\"" TOKEN_URI "\",\"iat\":%" PRId64 ",\"exp\":%" PRId64 "}",
+        account->email, scope_of(account), now_s, now_s + LIFE_S);
     tm_text_putc(out, '.');
     if (rc == 0) rc = put_part(out, &json, e);
     tm_text_deinit(&json);
@@ -199,19 +224,41 @@ static int put_assertion(const struct tm_gcp__account *account, int64_t now_ms, 
     return rc == 0 ? put_coded(out, signature, size, e) : rc;
 }
 
-int tm_gcp__token_form(const struct tm_gcp__account *account, int64_t now_ms, struct tm_text *out, struct tm_error *e)
+static void put_word(struct tm_text *out, const char *name, const char *value)
+{
+    tm_text_printf(out, "%s=", name);
+    tm_percent_encode(value, false, out);
+}
+
+static void put_federated(const struct tm_gcp__account *account, const char *subject, struct tm_text *out)
+{
+    const struct tm_gcp__federation *f = &account->federation;
+    tm_text_puts(out, "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange"
+                      "&requested_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token");
+    put_word(out, "&audience", f->audience);
+    put_word(out, "&scope", scope_of(account));
+    put_word(out, "&subject_token_type", f->token_type);
+    if (f->user_project[0] != '\0' && account->client_id[0] == '\0') {
+        put_word(out, "&options", "{\"userProject\": \"");
+        tm_percent_encode(f->user_project, false, out);
+        tm_text_puts(out, "%22%7D");
+    }
+    put_word(out, "&subject_token", subject);
+}
+
+int tm_gcp__token_form(const struct tm_gcp__account *account, const char *subject, int64_t now_ms, struct tm_text *out,
+                       struct tm_error *e)
 {
     int rc = 0;
     if (account->kind == TM_GCP_KEY) {
         tm_text_puts(out, "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=");
         rc = put_assertion(account, now_ms, out, e);
+    } else if (account->kind == TM_GCP_FEDERATED) {
+        put_federated(account, subject, out);
     } else {
-        tm_text_puts(out, "grant_type=refresh_token&client_id=");
-        tm_percent_encode(account->client_id, false, out);
-        tm_text_puts(out, "&client_secret=");
-        tm_percent_encode(account->client_secret, false, out);
-        tm_text_puts(out, "&refresh_token=");
-        tm_percent_encode(account->refresh, false, out);
+        put_word(out, "grant_type=refresh_token&client_id", account->client_id);
+        put_word(out, "&client_secret", account->client_secret);
+        put_word(out, "&refresh_token", account->refresh);
     }
     return rc == 0 ? tm_text_status(out, e) : rc;
 }

@@ -29,6 +29,7 @@ int tm_web_plain__ask(struct tm_env *env, const char *method, const char *url, c
                                      .deadline_ms = deadline_ms,
                                      .tries_max = TRIES,
                                      .direct = strncmp(url, "http://", 7) == 0,
+                                     .secret = true,
                                      .prepare = prepare,
                                      .context = &plain};
     int rc = tm_web_create(env, &web, e);

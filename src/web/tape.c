@@ -53,17 +53,11 @@ static const char removed[] = "(removed)";
 /* The end of a name decides: LaunchTemplateData.UserData. */
 static bool is_secret_name(const char *name, size_t length)
 {
-    static const char *const names[] = {"userdata",      "secretaccesskey",
-                                        "accesskeyid",   "sessiontoken",
-                                        "access_token",  "accesstoken",
-                                        "refresh_token", "refreshtoken",
-                                        "id_token",      "client_secret",
-                                        "clientsecret",  "assertion",
-                                        "private_key",   "privatekey",
-                                        "password",      "passworddata",
-                                        "keymaterial",   "customdata",
-                                        "adminpassword", "token",
-                                        "authorization", "sig"};
+    static const char *const names[] = {
+        "userdata",      "secretaccesskey", "accesskeyid",   "sessiontoken",  "access_token",    "accesstoken",
+        "refresh_token", "refreshtoken",    "id_token",      "client_secret", "clientsecret",    "assertion",
+        "private_key",   "privatekey",      "password",      "passworddata",  "keymaterial",     "customdata",
+        "adminpassword", "token",           "authorization", "sig",           "webidentitytoken"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t n = strlen(names[i]);
         bool whole = length == n || (length > n && name[length - n - 1] == '.');
@@ -263,7 +257,7 @@ static void write_line(struct tm_text *line)
     tape.failed = tape.failed || rc != 0;
 }
 
-void tm_tape__keep(const char *asked, int rc, const char *words, const struct tm_web_answer *answer)
+void tm_tape__keep(const char *asked, bool secret, int rc, const char *words, const struct tm_web_answer *answer)
 {
     struct tm_text text;
     struct tm_text line;
@@ -271,7 +265,10 @@ void tm_tape__keep(const char *asked, int rc, const char *words, const struct tm
     if (!tape.records || asked == NULL) return;
     tm_text_init(&text, LINE_MAX_BYTES);
     tm_text_init(&line, LINE_MAX_BYTES);
-    if (rc == 0) put_answer(&text, asked, answer);
+    if (rc == 0 && secret && answer->status / 100 == 2)
+        tm_text_puts(&text, removed);
+    else if (rc == 0)
+        put_answer(&text, asked, answer);
     tm_jsonout_init_line(&json, &line);
     tm_jsonout_object(&json, NULL);
     tm_jsonout_string(&json, "asked", asked);

@@ -29,8 +29,8 @@ void tm_tape__note(enum tm_tape__note_kind kind, const char *value);
 void tm_tape__noted(enum tm_tape__note_kind kind, char out[TM_TAPE_NOTE_MAX]);
 /* What is asked, without secrets: NULL where there is no tape, or no memory. The caller frees it. */
 char *tm_tape__describe(const char *method, const char *url, const char *headers, const void *body, size_t length);
-/* An answer (or rc and words, where none came) to what was described. */
-void tm_tape__keep(const char *asked, int rc, const char *words, const struct tm_web_answer *answer);
+/* An answer (or rc and words, where none came) to what was described; `secret`: success is a credential. */
+void tm_tape__keep(const char *asked, bool secret, int rc, const char *words, const struct tm_web_answer *answer);
 /* The answer to what was described. -TM_EINPUT: the tape has none. */
 struct tm_tape__body {
     const void *data; /* what is sent */

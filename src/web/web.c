@@ -438,7 +438,7 @@ static void settle(struct tm_web_call *call, int rc)
     struct tm_web *web = call->web;
     struct tm_web_answer *answer = &call->answer;
     const struct tm_web_request *r = &call->request;
-    tm_tape__keep(call->asked, rc, call->error.text, answer);
+    tm_tape__keep(call->asked, call->request.secret, rc, call->error.text, answer);
     clear_try(call);
     bool again = is_temporary(rc, answer->status);
     if (rc == 0 && answer->status >= 300 && r->again != NULL && r->again(r->context, answer)) again = true;

@@ -52,6 +52,7 @@ struct tm_web_request {
     int64_t silence_ms;  /* a try in which nothing moves for so long has failed; 0: only the deadline counts */
     int tries_max;
     bool direct;        /* never through a proxy */
+    bool secret;        /* what is answered with 2xx is a credential: no tape has it */
     const char *socket; /* path of a Unix socket to ask through, whatever host the URL names; NULL: by the URL */
     const struct tm_web_tls *tls; /* NULL: as the system has it; stays until the call ends */
     /* Before each try: appends the URL, and headers as lines "Name: value\n". It does not wait: -TM_EBUSY asks for

@@ -17,6 +17,7 @@ parser.add_argument("--azurite")
 parser.add_argument("--hypervisor", action="store_true")
 args = parser.parse_args()
 SUBSCRIPTION, TENANT, CLIENT, SECRET = "5ab", "ten", "app", secrets.token_hex(8)
+WORD = "a.federated.word"  # of another identity provider, which the application believes
 PAGE, DELAY_S = 2, 0.3
 lock = threading.RLock()
 resources, operations, tokens, faults, denied = {}, {}, {}, [], []
@@ -475,7 +476,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(200, retail(parse_qs(at.query)))
         if at.path.endswith("/oauth2/v2.0/token"):
             form = parse_qs(raw.decode())
-            good = form.get("client_id") == [CLIENT] and form.get("client_secret") == [SECRET] and form["scope"][0].startswith(("https://management.azure.com/", "https://storage.azure.com/"))
+            named = form.get("client_secret") == [SECRET] or (form.get("client_assertion") == [WORD] and
+                form.get("client_assertion_type") == ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"])
+            good = form.get("client_id") == [CLIENT] and named and form["scope"][0].startswith(("https://management.azure.com/", "https://storage.azure.com/"))
             return self.answer(200, {"token_type": "Bearer", "expires_in": 3599, "access_token": new_token()}) if good else self.answer(401, {})
         fault = self.fault(f"{self.command} {at.path}")
         if fault and fault["how"] == "error":

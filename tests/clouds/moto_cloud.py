@@ -25,7 +25,12 @@ input. Beside moto it has
   - GET /tidemill/gets: the keys that were fetched, more than their first byte
   - GET /tidemill/straight: what came by presigned URLs since this was asked last: lines of address, method, key, part (0: whole)
   - GET /tidemill/signed: how many parts of copy sets were put by credentials
+  - POST /tidemill/kill {"call": N or NAME, "when": "before"|"after", "pid": FILE}: kill -9 of the process in this file, at the N-th request
+    from now on, or the first of this name (an action, or "PUT /PATH..."), before it is carried out or after that, and without an answer;
+    GET /tidemill/killed: what it was, "": not yet; GET /tidemill/named: the requests since then, by their names, in order
   - GET /tidemill/calls: how many requests of each kind there were
+  - POST /tidemill/web {"token": T}: who brings this word of an identity provider may assume roles; GET /tidemill/assumed: what was
+    asked of the token service, without that word
   - GET /tidemill/alive: how many instances that are tagged as ours have not ended; /tidemill/ever: how many there were
   - with --hypervisor (tests/aws/hypervisor.py) instances boot: GET /tidemill/vms, POST /tidemill/notice {"seconds": S},
     POST /tidemill/crash
@@ -58,6 +63,8 @@ moto_market.patch()
 moto = DomainDispatcherApplication(create_backend_app)
 lock = threading.Lock()
 faults, tokens, calls, gets, straight, signed = [], {}, {}, [], [], []
+assumed, web_tokens = [], set()
+kill, named = {}, []  # who is to be killed, and when; what was asked since that was said
 key, secret = "test", "test"
 hypervisor = None
 
@@ -187,6 +194,14 @@ def control(path, body, start):
     if path == "/tidemill/calls":
         with lock:
             return answer(start, 200, json.dumps(calls))
+    if path == "/tidemill/killed":
+        return answer(start, 200, kill.get("done", ""))
+    if path == "/tidemill/named":
+        with lock:
+            return answer(start, 200, "\n".join(named))
+    if path == "/tidemill/assumed":
+        with lock:
+            return answer(start, 200, json.dumps(assumed))
     if path.startswith("/tidemill/keys/"):
         from moto.s3.models import s3_backends
         bucket = s3_backends["123456789012"]["aws"].buckets[args.bucket]
@@ -226,6 +241,13 @@ def control(path, body, start):
     if path == "/tidemill/heal":  # no fault any more
         with lock:
             faults.clear()
+    if path == "/tidemill/kill":
+        with lock:
+            kill.clear()
+            kill.update(order, done="")
+            named.clear()
+    if path == "/tidemill/web":
+        web_tokens.add(order["token"])
     if path == "/tidemill/lose":
         from moto.ec2.models.instances import StateReason
         for found in ec2_backends["123456789012"]["us-east-1"].all_instances():
@@ -238,6 +260,24 @@ def control(path, body, start):
         found.terminate()
         found._state_reason = found.state_reason = StateReason("taken back", "Server.SpotInstanceTermination")
     return answer(start, 200, "{}")
+
+
+def by_web_identity(form, environ, start):
+    """AssumeRoleWithWebIdentity, which nobody signs: moto would ask for a signature, and takes any word."""
+    from moto.sts.models import sts_backends
+    one = {k: v[0] for k, v in form.items()}
+    if environ.get("HTTP_AUTHORIZATION"):
+        return answer(start, 400, refusal("TidemillTests.Signed", "this request is not signed"))
+    if one.get("WebIdentityToken") not in web_tokens:
+        return answer(start, 400, f"<ErrorResponse><Error><Code>InvalidIdentityToken</Code><Message>No OpenIDConnect provider found</Message></Error></ErrorResponse>")
+    role = sts_backends["123456789012"]["aws"].assume_role_with_web_identity(
+        region_name="us-east-1", role_session_name=one["RoleSessionName"], role_arn=one["RoleArn"], policy=None,
+        duration=int(one.get("DurationSeconds", 3600)), external_id=None)
+    ends = role.expiration if isinstance(role.expiration, str) else role.expiration.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return answer(start, 200, '<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>'
+                  f"<Credentials><SessionToken>{role.session_token}</SessionToken><SecretAccessKey>{role.secret_access_key}</SecretAccessKey>"
+                  f"<Expiration>{ends}</Expiration><AccessKeyId>{role.access_key_id}</AccessKeyId></Credentials></AssumeRoleWithWebIdentityResult>"
+                  "</AssumeRoleWithWebIdentityResponse>", [("Content-Type", "text/xml")])
 
 
 def planted(line, region):
@@ -302,6 +342,10 @@ def app(environ, start):
         return crippled(environ, start, fault["how"])
     if fault and fault.get("how") != "lost":
         return answer(start, fault["status"], fault.get("body", ""), list(fault.get("headers", {}).items()))
+    if action.startswith("AssumeRole"):
+        assumed.append({"region": region_of(environ)} | {k: v[0] for k, v in form.items() if k != "WebIdentityToken"})
+    if action == "AssumeRoleWithWebIdentity":
+        return by_web_identity(form, environ, start)
     if "X-Amz-Signature=" in query:
         return presigned(environ, query, body, start)
     if action == "PUT" and "/layer-" in path:
@@ -362,6 +406,37 @@ def app(environ, start):
     return out
 
 
+def name_of(environ, body):
+    """EC2's action; of S3 the method and the key, without what differs from run to run."""
+    import re
+    if body.startswith(b"Action="):
+        return parse_qs(body.decode("latin1"))["Action"][0]
+    return environ["REQUEST_METHOD"] + " " + re.sub(r"[0-9a-f]{8,}|[0-9]+", "N", environ["PATH_INFO"])
+
+
+def killing(environ, start):
+    """Requests of VMs are not the program's: they come from other addresses."""
+    if not kill or environ["PATH_INFO"].startswith("/tidemill/") or environ["REMOTE_ADDR"] not in (args.host, "127.0.0.1"):
+        return app(environ, start)
+    import io, signal
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = io.BytesIO(body)
+    name = name_of(environ, body)
+    with lock:
+        named.append(name)
+        due = not kill["done"] and (kill["call"] == len(named) if isinstance(kill["call"], int) else name.startswith(kill["call"]))
+        if due:
+            kill["done"] = f"{len(named)} {name}"
+    if not due:
+        return app(environ, start)
+    if kill["when"] == "after":
+        b"".join(app(environ, lambda s, h, e=None: None))
+    with open(kill["pid"]) as f:
+        os.kill(int(f.read()), signal.SIGKILL)
+    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    return answer(start, 200, "")
+
+
 class Quiet(WSGIRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -369,7 +444,7 @@ class Quiet(WSGIRequestHandler):
         pass
 
 
-server = make_server(args.host, 0, app, threaded=True, request_handler=Quiet)
+server = make_server(args.host, 0, killing, threaded=True, request_handler=Quiet)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 url = f"http://{args.host}:{server.server_port}"
 import boto3

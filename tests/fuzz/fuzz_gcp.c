@@ -10,6 +10,16 @@
 
 enum { ROWS = 8 };
 
+static void read_words(const struct tm_gcp__federation *federation, const char *text, size_t size)
+{
+    static char token[TM_GCP_SUBJECT_MAX];
+    static char impersonated[TM_GCP_TOKEN_MAX];
+    int64_t ends_ms = 0;
+    if (tm_gcp__read_subject(federation, text, size, token, NULL) == 0) assert(token[0] != '\0');
+    if (tm_gcp__read_impersonated(text, size, impersonated, &ends_ms, NULL) == 0)
+        assert(strpbrk(impersonated, "\r\n") == NULL);
+}
+
 static void read_files(const char *text, size_t size)
 {
     struct tm_gcp__account account;
@@ -18,10 +28,17 @@ static void read_files(const char *text, size_t size)
     char *copy = malloc(size + 1);
     int64_t seconds = 0;
     if (tm_gcp__read_account("f", text, size, &account, NULL) == 0) {
-        assert(account.kind == TM_GCP_USER ? account.refresh[0] != '\0' : account.key != NULL);
+        assert(account.kind == TM_GCP_USER        ? account.refresh[0] != '\0'
+               : account.kind == TM_GCP_FEDERATED ? account.federation.audience[0] != '\0'
+                                                  : account.key != NULL);
+        assert(strpbrk(account.as.email, "\"\\\r\n") == NULL);
         assert(strpbrk(account.email, "\"\\\r\n") == NULL && strncmp(account.token_uri, "http", 4) == 0);
         tm_gcp__account_deinit(&account);
     }
+    static const struct tm_gcp__federation plain = {.file = "f"};
+    static const struct tm_gcp__federation field = {.file = "f", .field = "value"};
+    read_words(&plain, text, size);
+    read_words(&field, text, size);
     if (tm_gcp__read_token(text, size, token, &seconds, NULL) == 0)
         assert(seconds > 0 && strpbrk(token, "\r\n") == NULL);
     if (copy == NULL) return;
@@ -75,6 +92,8 @@ static void read_answers(const char *text, size_t size)
             (void)tm_gcp__split(rows[count].id, zone, name);
             count++;
         }
+        struct tm_gcp__disk disk;
+        if (tm_gcp__read_disk(item, &disk)) assert(strchr(disk.id, '/') != NULL && disk.job[0] != '\0');
         struct tm_gcp__sku sku;
         if (tm_gcp__read_sku(item, &sku)) assert(sku.usd_h > 0 && sku.of != NULL && sku.part < TM_GCP_PARTS);
         if (tm_gcp__read_operation(item, &op))

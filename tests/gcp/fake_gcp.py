@@ -16,6 +16,8 @@ Writes FOLDER/cloud.env when it is ready, as `export` lines, with FOLDER/key.jso
     {"sku": WORDS, "nanos": N}: another price of the SKUs whose description has these words
   - POST /tidemill/calm: nothing that was planted happens any more
   - POST /tidemill/expire: no token that was given is good any more
+  - POST /tidemill/subject {"token": T}: this word of another identity provider is good; GET /subject gives it, to who says so in a header.
+    GET /tidemill/exchanged: what tokens were asked for by, without secrets
   - GET /tidemill/alive, /tidemill/ever (instances there were), /tidemill/rules (of the firewall), /tidemill/calls, /tidemill/keys/PREFIX, /tidemill/instances,
     /tidemill/themselves: how many VMs were deleted by the token of their own service account
   - with --hypervisor instances boot: GET /tidemill/vms, POST /tidemill/notice {"seconds": S}, POST /tidemill/crash
@@ -42,9 +44,12 @@ EMAIL = f"renter@{PROJECT}.iam.gserviceaccount.com"
 ZONES = ["us-central1-a", "us-central1-b", "us-central1-c", "europe-west4-a"]
 lock = threading.RLock()
 changed = threading.Condition(lock)
-instances, operations, requests, tokens = {}, {}, {}, {}
+instances, operations, requests, tokens, disks = {}, {}, {}, {}, {}
 token_of, by_themselves = {}, []  # tokens that a VM's metadata server gave; VMs that were deleted with one of their own
 faults, refusals, calls, made, used, open_vms = [], [], {}, [], [], []
+exchanged, subjects, closed_signing, whose = [], [], [], {}  # what tokens were asked for by; words of another provider; whose a token is
+AUDIENCE = "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/pool/providers/tide"
+FEDERATED = "principal://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/pool/subject/tide"
 unlabelled = [0]  # instances of runs whose disk has other labels
 held, together = [], [1]  # deletions that end only when so many were asked for
 buckets, uploads = {args.bucket: {}}, {}
@@ -204,6 +209,38 @@ def insert(zone, q, body):
     return op
 
 
+class Disk:
+    """One that somebody made by itself, or that its VM left."""
+
+    def __init__(self, zone, body):
+        self.zone, self.name, self.body, self.number, self.created = zone, body["name"], body, next_number(), time.time()
+
+    def link(self):
+        return f"{url}/compute/v1/projects/{PROJECT}/zones/{self.zone}/disks/{self.name}"
+
+    def shown(self, users=()):
+        return dict(self.body, kind="compute#disk", id=str(self.number), status="READY", creationTimestamp=stamp(self.created), selfLink=self.link(),
+                    zone=f"{url}/compute/v1/projects/{PROJECT}/zones/{self.zone}", sizeGb=str(self.body.get("sizeGb", 50)),
+                    type=f"{url}/compute/v1/projects/{PROJECT}/zones/{self.zone}/diskTypes/pd-balanced", **({"users": list(users)} if users else {}))
+
+
+def disk_of(instance):
+    """The boot disk has the name of its VM; while that is made, no VM uses it."""
+    words = instance.body["disks"][0].get("initializeParams", {})
+    disk = Disk(instance.zone, {"name": instance.name, "labels": words.get("labels", {}), "sizeGb": words.get("diskSizeGb", 50)})
+    return disk.shown([] if instance.status == "PROVISIONING" else [instance.link()])
+
+
+def change_disk(method, zone, name, body):
+    with lock:
+        if method == "POST":
+            disk = disks[(zone, body["name"])] = Disk(zone, body)
+            return operation(zone, "insert", disk)
+        if (zone, name) not in disks:
+            no(f"zones/{zone}/disks/{name}")
+        return operation(zone, "delete", disks.pop((zone, name)))
+
+
 def delete(zone, name, token):
     with lock:
         instance = instances.get((zone, name))
@@ -278,6 +315,8 @@ def paged(items, q, most, name):
 def listed(kind, zone, q):
     with lock:
         store = {"instances": [i.shown() for k, i in sorted(instances.items()) if zone in (None, k[0])],
+                 "disks": [d.shown() for k, d in sorted(disks.items()) if zone in (None, k[0])]
+                 + [disk_of(i) for k, i in sorted(instances.items()) if zone in (None, k[0])],
                  "operations": [dict(o) for k, o in sorted(operations.items()) if zone in (None, k[0])]}[kind]
     found = [i for i in store if passes(q.get("filter"), i)]
     page, more = paged(found, q, 500, lambda i: i["selfLink"])
@@ -399,6 +438,10 @@ def compute(method, path, q, body, token):
         return {"kind": "compute#project", "name": PROJECT, "quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 8.0, "usage": 0.0}]}
     if rest == "/aggregated/instances":
         return listed("instances", None, q)
+    if rest == "/aggregated/disks":
+        return listed("disks", None, q)
+    if (m2 := re.fullmatch(r"/zones/([^/]+)/disks(?:/([^/]+))?", rest)) and method in ("POST", "DELETE"):
+        return change_disk(method, m2[1], m2[2], body)
     if rest == "/aggregated/operations":
         return listed("operations", None, q)
     if rest == "/zones":
@@ -602,6 +645,29 @@ def new_token(instance=None):
     return {"access_token": token, "expires_in": 3600, "token_type": "Bearer"}
 
 
+def exchange(handler, body):
+    """sts.googleapis.com/v1/token: the word of another identity provider for a token."""
+    form = dict(parse_qsl(body.decode()))
+    exchanged.append({k: v for k, v in sorted(form.items()) if k != "subject_token"} | {"by": handler.headers.get("Authorization", "")})
+    if form.get("audience") != AUDIENCE or form.get("requested_token_type") != "urn:ietf:params:oauth:token-type:access_token":
+        return 400, {"error": "invalid_request", "error_description": "Invalid value for \"audience\"."}
+    if form.get("subject_token") not in subjects:
+        return 400, {"error": "invalid_grant", "error_description": "The audience in ID Token does not match the expected audience."}
+    said = new_token()
+    whose[said["access_token"]] = FEDERATED
+    return 200, dict(said, issued_token_type="urn:ietf:params:oauth:token-type:access_token")
+
+
+def impersonate(path, body, token):
+    """projects/-/serviceAccounts/EMAIL:generateAccessToken: for a login, or a federated identity."""
+    order = json.loads(body)
+    exchanged.append(dict(order, account=unquote(path)))
+    if unquote(path) != f"/v1/projects/-/serviceAccounts/{EMAIL}:generateAccessToken" or whose.get(token) not in ("user", FEDERATED):
+        raise Refused(403, "forbidden", "Permission 'iam.serviceAccounts.getAccessToken' denied on resource")
+    return {"accessToken": new_token()["access_token"],
+            "expireTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + int(order["lifetime"][:-1])))}
+
+
 def give_token(body):
     form = dict(parse_qsl(body.decode()))
     if form.get("grant_type") == "urn:ietf:params:oauth:grant-type:jwt-bearer":
@@ -612,7 +678,11 @@ def give_token(body):
             return 400, {"error": "invalid_grant", "error_description": str(e)}
         return 200, new_token()
     good = form == {"grant_type": "refresh_token", "client_id": "an id", "client_secret": "hush/hush", "refresh_token": "1//again"}
-    return (200, new_token()) if good else (400, {"error": "invalid_grant"})
+    if not good:
+        return 400, {"error": "invalid_grant"}
+    said = new_token()
+    whose[said["access_token"]] = "user"
+    return 200, said
 
 
 def check_token(handler):
@@ -621,7 +691,9 @@ def check_token(handler):
         raise Refused(401, "authError", "Request had invalid authentication credentials. Expected OAuth 2 access token")
 
 
-def sign_blob(path, body):
+def sign_blob(path, body, token):
+    if closed_signing and whose.get(token) not in ("user", FEDERATED):
+        raise Refused(403, "forbidden", "the account itself may not sign: who asks in its name may")
     if unquote(path) != f"/projects/-/serviceAccounts/{EMAIL}:signBlob":
         raise Refused(403, "forbidden", "Permission 'iam.serviceAccounts.signBlob' denied on resource")
     data = base64.b64decode(json.loads(body)["payload"])
@@ -656,6 +728,11 @@ def control(path, body):
             refusals.clear()
     elif path == "/tidemill/expire":
         tokens.clear()
+    elif path == "/tidemill/subject":
+        subjects.append(order["token"])
+        closed_signing.append(True)
+    elif path == "/tidemill/exchanged":
+        return json.dumps(exchanged)
     elif path == "/tidemill/obtain":
         obtainable[order["zone"]] = order["share"]
     elif path == "/tidemill/price":
@@ -746,6 +823,12 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/token":
             status, said = give_token(body)
             return self.answer(status, json.dumps(said).encode())
+        if path == "/sts/v1/token":
+            status, said = exchange(self, body)
+            return self.answer(status, json.dumps(said).encode())
+        if path == "/subject":
+            good = self.headers.get("X-Ask") == "kindly"
+            return self.answer(200 if good else 403, json.dumps({"value": subjects[-1]}).encode() if good else b"")
         if path.startswith("/computeMetadata/v1/"):
             return self.metadata(path[len("/computeMetadata/v1/"):])
         if "X-Goog-Signature=" in query:
@@ -768,7 +851,9 @@ class Handler(BaseHTTPRequestHandler):
         elif path.startswith("/v1/services/"):
             said = billing(path, q)
         elif path.endswith(":signBlob"):
-            said = sign_blob(path[len("/v1"):], body)
+            said = sign_blob(path[len("/v1"):], body, self.headers["Authorization"][7:])
+        elif path.endswith(":generateAccessToken"):
+            said = impersonate(path, body, self.headers["Authorization"][7:])
         elif path.endswith(":testIamPermissions"):
             said = {"permissions": json.loads(body)["permissions"]}
         else:
@@ -839,6 +924,19 @@ with open(args.folder + "/key.json", "w") as f:
 with open(args.folder + "/user.json", "w") as f:
     json.dump({"type": "authorized_user", "client_id": "an id", "client_secret": "hush/hush", "refresh_token": "1//again",
                "quota_project_id": PROJECT, "token_uri": url + "/token"}, f)
+account = f"{url}/v1/projects/-/serviceAccounts/{EMAIL}:generateAccessToken"
+federated = {"type": "external_account", "audience": AUDIENCE, "subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "token_url": url + "/sts/v1/token",
+             "credential_source": {"file": args.folder + "/subject"}}
+by_url = {"url": url + "/subject", "headers": {"X-Ask": "kindly"}, "format": {"type": "json", "subject_token_field_name": "value"}}
+with open(args.folder + "/user.json") as f:
+    login = json.load(f)
+for name, words in (
+        ("impersonated", {"type": "impersonated_service_account", "service_account_impersonation_url": account, "source_credentials": login, "delegates": []}),
+        ("federated", federated),
+        ("federated-as", dict(federated, service_account_impersonation_url=account, service_account_impersonation={"token_lifetime_seconds": 1800})),
+        ("federated-url", dict(federated, credential_source=by_url, client_id="pool-client", client_secret="pool-hush"))):
+    with open(f"{args.folder}/{name}.json", "w") as f:
+        json.dump(words, f)
 with open(args.folder + "/cloud.tmp", "w") as f:
     f.write(f"export GCP_FAKE={url}\nexport GOOGLE_APPLICATION_CREDENTIALS={args.folder}/key.json\nexport STORAGE_EMULATOR_HOST={url}\n"
             f"export CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE={url}/compute/v1/\n"

@@ -1,5 +1,5 @@
 """Rents instances of the fake by Google's client, as a renter would, with and without our label, and prints what must be listed.
-Use: rent.py rent | again | left | rules"""
+Use: rent.py rent | again | left | rules | disks | disks-left"""
 import os, sys, uuid
 import google.auth, google.auth.transport.requests, google.oauth2.credentials
 from google.api_core.client_options import ClientOptions
@@ -37,7 +37,21 @@ def make_rule(name, about):
     firewalls.insert_unary(project=project, firewall_resource=rule)
 
 
-if sys.argv[1] == "rules":
+def make_disk(zone, name, labels):
+    disk = compute_v1.Disk(name=name, size_gb=100, labels=labels)
+    disks.insert_unary(project=project, zone=zone, disk_resource=disk)
+    return f"{zone}/{name}"
+
+
+disks = compute_v1.DisksClient(credentials=google.oauth2.credentials.Credentials(token=credentials.token),
+                               client_options=ClientOptions(api_endpoint=os.environ["GCP_FAKE"]))
+if sys.argv[1] == "disks":
+    print(make_disk("us-central1-a", "left", {"tidemill-job": "small"}))
+    make_disk("us-central1-b", "mine", {"other": "x"})
+    rent("us-central1-c", "busy", "small")
+elif sys.argv[1] == "disks-left":
+    print(",".join(d.name for _, part in disks.aggregated_list(project=project) for d in part.disks if not d.users))
+elif sys.argv[1] == "rules":
     print(",".join(sorted(r.name for r in firewalls.list(project=project))))
 elif sys.argv[1] == "rent":
     make_rule("tidemill-00000000000000aa", "Tidemill: VMs of one job reach each other; job small")

@@ -40,6 +40,7 @@ static const struct {
     {"a folder of gcloud without one", "CLOUDSDK_CONFIG", "/etc/gcloud", "/etc/gcloud/active_config", ""},
     {"a subscription", "AZURE_SUBSCRIPTION_ID", "5ab", NULL, "azure"},
     {"a service principal", "AZURE_CLIENT_SECRET", "x", NULL, "azure"},
+    {"a federated token", "AZURE_FEDERATED_TOKEN_FILE", "/t", NULL, "azure"},
     {"az's login", NULL, NULL, "/home/me/.azure/azureProfile.json", "azure"},
     {"az's login elsewhere", "AZURE_CONFIG_DIR", "/etc/az", "/etc/az/azureProfile.json", "azure"},
 };

@@ -21,7 +21,16 @@
 static const char config[] = "# comment\n[default]\nregion = eu-west-1 ; mine\n\n[profile dev]\n"
                              "aws_access_key_id=CONFIGID\naws_secret_access_key=CONFIGSECRET\ns3 =\n  region = nested\n"
                              "[profile  role]\nrole_arn = arn:x\n[profile empty]\n[other dev]\nregion=no\n"
-                             "[profile twice]\nregion=a\nregion=b\n";
+                             "[profile twice]\nregion=a\nregion=b\n"
+                             "[profile both]\nrole_arn=arn:x\nsource_profile=dev\ncredential_source=Environment\n"
+                             "[profile device]\nrole_arn=arn:x\nsource_profile=dev\nmfa_serial=arn:m\n"
+                             "[profile self]\nrole_arn=arn:x\nsource_profile=self\n"
+                             "[profile round]\nrole_arn=arn:x\nsource_profile=trip\n"
+                             "[profile trip]\nrole_arn=arn:x\nsource_profile=round\n"
+                             "[profile above]\nrole_arn=arn:x\nsource_profile=empty\n"
+                             "[profile moon]\nrole_arn=arn:x\ncredential_source=Moon\n"
+                             "[profile around]\nrole_arn=arn:x\ncredential_source=Environment\n"
+                             "[profile here]\nrole_arn=arn:x\ncredential_source=EcsContainer\n";
 static const char credentials[] = "[default]\naws_access_key_id = FILEID\naws_secret_access_key = FILE/SECRET+=\n"
                                   "[work]\nAWS_ACCESS_KEY_ID = WORKID\naws_secret_access_key = WORKSECRET\n"
                                   "aws_session_token = WORKTOKEN\n";
@@ -120,7 +129,26 @@ static void test_chain(void **state)
         {{"AWS_ACCESS_KEY_ID", "VARID"}, -(int)TM_EINPUT, NULL, NULL, "AWS_SECRET_ACCESS_KEY is not"},
         {{"AWS_PROFILE", "work"}, 0, "WORKID", "WORKTOKEN", "profile work of"},
         {{"AWS_PROFILE", "dev"}, 0, "CONFIGID", "", "profile dev of /home/u/.aws/config"},
-        {{"AWS_PROFILE", "role"}, -(int)TM_EINPUT, NULL, NULL, "aws configure export-credentials --profile role"},
+        {{"AWS_PROFILE", "role"}, -(int)TM_EINPUT, NULL, NULL, "profile role: role_arn: write source_profile or"},
+        {{"AWS_PROFILE", "both"}, -(int)TM_EINPUT, NULL, NULL, "one of them"},
+        {{"AWS_PROFILE", "device"}, -(int)TM_EINPUT, NULL, NULL, "aws configure export-credentials --profile device"},
+        {{"AWS_PROFILE", "self"}, -(int)TM_EINPUT, NULL, NULL, "profile self comes to itself"},
+        {{"AWS_PROFILE", "round"}, -(int)TM_EINPUT, NULL, NULL, "comes to itself, and nowhere are keys"},
+        {{"AWS_PROFILE", "above"}, -(int)TM_EINPUT, NULL, NULL, "source_profile = empty: it has no credentials"},
+        {{"AWS_PROFILE", "moon"}, -(int)TM_EINPUT, NULL, NULL, "credential_source = Moon: write Environment, Ec2"},
+        {{"AWS_PROFILE", "around"}, -(int)TM_EINPUT, NULL, NULL, "credential_source = Environment: AWS_ACCESS_KEY_ID"},
+        {{"AWS_PROFILE", "here"}, -(int)TM_EINPUT, NULL, NULL, "credential_source = EcsContainer: not in a container"},
+        {{"AWS_WEB_IDENTITY_TOKEN_FILE", "/token"}, -(int)TM_EINPUT, NULL, NULL, "but no role: set AWS_ROLE_ARN"},
+        {{"AWS_WEB_IDENTITY_TOKEN_FILE", "/token", "AWS_ROLE_ARN", "arn:x"},
+         -(int)TM_EINPUT,
+         NULL,
+         NULL,
+         "the token of the identity provider (AWS_WEB_IDENTITY_TOKEN_FILE): "},
+        {{"AWS_WEB_IDENTITY_TOKEN_FILE", "/token", "AWS_ACCESS_KEY_ID", "VARID", "AWS_SECRET_ACCESS_KEY", "s"},
+         0,
+         "VARID",
+         "",
+         "the environment"},
         {{"AWS_PROFILE", "nobody"}, -(int)TM_EINPUT, NULL, NULL, "there is no profile nobody"},
         {{"AWS_PROFILE", "empty"}, -(int)TM_ENOTFOUND, NULL, NULL, "no AWS credentials: set AWS_ACCESS_KEY_ID"},
         {{"AWS_PROFILE", "work", "AWS_SHARED_CREDENTIALS_FILE", "/none"}, -(int)TM_EINPUT, NULL, NULL, "/none"},
@@ -196,6 +224,38 @@ static void test_json(void **state)
         assert_row(tm_aws_keys__read("it", rows[i].text, strlen(rows[i].text), &keys, &e) == rows[i].rc, "%s: %s",
                    rows[i].text, e.text);
         if (rows[i].rc == 0) assert_int_equal(keys.ends_ms, rows[i].ends_ms);
+        assert_null(strstr(e.text, "words")); /* nothing of what was read */
+    }
+}
+
+/* What the token service answers. */
+static void test_role(void **state)
+{
+    (void)state;
+#define ROLE(credentials)                                                                                              \
+    "<AssumeRoleResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleResult>" credentials           \
+    "</AssumeRoleResult></AssumeRoleResponse>"
+    static const struct {
+        const char *text;
+        int rc;
+    } rows[] = {{ROLE("<Credentials><AccessKeyId>A</AccessKeyId><SecretAccessKey>S</SecretAccessKey>"
+                      "<SessionToken>T</SessionToken><Expiration>1970-01-01T00:00:05Z</Expiration></Credentials>"),
+                 0},
+                {ROLE("<Credentials><AccessKeyId>A</AccessKeyId><SecretAccessKey>words</SecretAccessKey>"
+                      "<SessionToken>T</SessionToken><Expiration>soon</Expiration></Credentials>"),
+                 -(int)TM_EINPUT},
+                {ROLE("<Credentials><AccessKeyId>A</AccessKeyId><SecretAccessKey>words</SecretAccessKey>"
+                      "<Expiration>1970-01-01T00:00:05Z</Expiration></Credentials>"),
+                 -(int)TM_EINPUT},
+                {ROLE(""), -(int)TM_EINPUT},
+                {"Secret words", -(int)TM_EINPUT}};
+#undef ROLE
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_aws_keys keys = {.id = ""};
+        struct tm_error e = {.text = ""};
+        assert_row(tm_aws_keys__read_role(rows[i].text, strlen(rows[i].text), &keys, &e) == rows[i].rc, "row %zu: %s",
+                   i, e.text);
+        if (rows[i].rc == 0) assert_true(strcmp(keys.token, "T") == 0 && keys.ends_ms == 5000);
         assert_null(strstr(e.text, "words")); /* nothing of what was read */
     }
 }
@@ -407,5 +467,5 @@ static void test_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_config), TM_TEST(test_endpoints), TM_TEST(test_chain), TM_TEST(test_region),
-             TM_TEST(test_json), TM_TEST(test_process), TM_TEST(test_stays), TM_TEST(test_short_sessions),
-             TM_TEST(test_memory))
+             TM_TEST(test_json), TM_TEST(test_role), TM_TEST(test_process), TM_TEST(test_stays),
+             TM_TEST(test_short_sessions), TM_TEST(test_memory))

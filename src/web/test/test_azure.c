@@ -2,6 +2,7 @@
  */
 #include "base/env_virtual.h"
 #include "base/test/script_server.h"
+#include "base/test/tempdir.h"
 #include "web/azure.h"
 #include "web/azure_arm.h"
 #include "web/azure_delegation.h"
@@ -16,6 +17,7 @@ static const char *const names[] = {"AZURE_STORAGE_CONNECTION_STRING",
                                     "AZURE_TENANT_ID",
                                     "AZURE_CLIENT_ID",
                                     "AZURE_CLIENT_SECRET",
+                                    "AZURE_FEDERATED_TOKEN_FILE",
                                     "AZURE_AUTHORITY_HOST",
                                     "AZURE_POD_IDENTITY_AUTHORITY_HOST"};
 
@@ -121,7 +123,10 @@ static void test_tokens(void **state)
                                          BODY("401", "no"),
                                          BODY("200", "{\"access_token\": \"second\", \"expires_in\": 3600}"),
                                          BODY("200", "ok")};
-    for (int machine = 0; machine < 2; machine++) {
+    struct tm_tempdir dir;
+    tm_tempdir_make(&dir);
+    assert_int_equal(tm_env_real()->file_write(tm_env_real(), tm_tempdir_path(&dir, "word"), "a.word/b\n", 9, NULL), 0);
+    for (int machine = 0; machine < 3; machine++) {
         struct server server;
         struct tm_azure *azure = NULL;
         char place[TM_ADDRESS_MAX + 40];
@@ -133,9 +138,10 @@ static void test_tokens(void **state)
         (void)setenv("AZURE_AUTHORITY_HOST", place, 1);
         place[strlen(place) - 1] = '\0';
         (void)setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", place, 1);
-        if (machine == 0) (void)setenv("AZURE_TENANT_ID", "tenant", 1);
+        if (machine != 1) (void)setenv("AZURE_TENANT_ID", "tenant", 1);
         (void)setenv("AZURE_CLIENT_ID", "client", 1);
-        (void)setenv("AZURE_CLIENT_SECRET", "hush/hush", 1);
+        (void)setenv("AZURE_FEDERATED_TOKEN_FILE", tm_tempdir_path(&dir, "word"), 1);
+        if (machine != 2) (void)setenv("AZURE_CLIENT_SECRET", "hush/hush", 1);
         assert_int_equal(tm_azure_create(tm_env_real(), &azure, NULL), 0);
         ask_once(azure, 200);
         ask_once(azure, 200);
@@ -147,6 +153,9 @@ static void test_tokens(void **state)
         if (machine == 0) {
             assert_non_null(strstr(server.seen[0], "POST /tenant/oauth2/v2.0/token HTTP"));
             assert_non_null(strstr(server.seen[0], "client_secret=hush%2Fhush"));
+        } else if (machine == 2) {
+            assert_non_null(strstr(server.seen[0], "POST /tenant/oauth2/v2.0/token HTTP"));
+            assert_non_null(strstr(server.seen[0], "jwt-bearer&client_assertion=a.word%2Fb"));
         } else {
             assert_non_null(strstr(server.seen[0], "GET /metadata/identity/oauth2/token?"));
             assert_non_null(strstr(server.seen[0], "Metadata: true"));
@@ -155,6 +164,7 @@ static void test_tokens(void **state)
         assert_non_null(strstr(server.seen[3], "authorization: Bearer first"));
         assert_non_null(strstr(server.seen[5], "authorization: Bearer second"));
     }
+    tm_tempdir_remove(&dir);
 }
 
 /* A token that does not last for long (a metadata service gives the one that it has) is not asked for at every request.

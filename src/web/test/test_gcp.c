@@ -28,6 +28,13 @@ static void forget(void)
     "{\"type\": \"authorized_user\", \"client_id\": \"c\", \"client_secret\": \"hush/hush\", \"refresh_token\": "      \
     "\"1//r\"" more "}"
 
+#define FEDERATED(source)                                                                                              \
+    "{\"type\": \"external_account\", \"audience\": \"//iam/x\", \"subject_token_type\": \"jwt\", \"token_url\": "     \
+    "\"https://sts/v1/token\", \"credential_source\": {" source "}}"
+#define IMPERSONATED(source, url, delegates)                                                                           \
+    "{\"type\": \"impersonated_service_account\", \"service_account_impersonation_url\": \"" url                       \
+    "\", \"delegates\": " delegates ", \"source_credentials\": " source "}"
+
 static void test_files(void **state)
 {
     (void)state;
@@ -44,7 +51,31 @@ static void test_files(void **state)
          NULL},
         {"{\"type\": \"service_account\", \"client_email\": \"a@b\"}", "private_key: not an RSA key in PEM", NULL},
         {"{\"type\": \"service_account\", \"private_key\": \"hush\"}", "private_key: not an RSA key in PEM", NULL},
-        {"{\"type\": \"external_account\", \"x\": \"hush\"}", "type \"external_account\" are not supported", NULL},
+        {"{\"type\": \"gdch_service_account\", \"x\": \"hush\"}", "type \"gdch_service_account\" are not supported",
+         NULL},
+        {"{\"type\": \"external_account\", \"x\": \"hush\"}", "audience, subject_token_type or token_url is missing",
+         NULL},
+        {FEDERATED("\"file\": \"/t\""), NULL, ""},
+        {FEDERATED("\"url\": \"http://t/x\", \"headers\": {\"A\": \"hush\"}"), NULL, ""},
+        {FEDERATED("\"url\": \"http://t/x\", \"headers\": {\"A\": \"hush\\nB: c\"}"),
+         "headers: expected names and texts", NULL},
+        {FEDERATED("\"url\": \"ftp://t/x\""), "this kind is not supported; have the provider's token in a file", NULL},
+        {FEDERATED("\"environment_id\": \"aws1\", \"url\": \"http://t\""), "AWS's signatures are not supported", NULL},
+        {FEDERATED("\"executable\": {\"command\": \"hush\"}"), "a program that is run is not supported", NULL},
+        {FEDERATED("\"file\": \"/t\", \"format\": {\"type\": \"json\"}"), "json with its subject_token_field_name",
+         NULL},
+        {FEDERATED("\"file\": \"/t\", \"format\": {\"type\": \"xml\"}"), "format: expected type text, or json", NULL},
+        {IMPERSONATED(USER(""), "https://i/v1/projects/-/serviceAccounts/a@b:generateAccessToken", "[]"), NULL, ""},
+        {IMPERSONATED(USER(""), "https://i/v1/projects/-/serviceAccounts/a@b:generateAccessToken", "[\"d\", \"e\"]"),
+         NULL, ""},
+        {IMPERSONATED(USER(""), "https://i/v1/projects/-/serviceAccounts/a@b:generateAccessToken", "[\"d\", 3]"),
+         "delegates: expected a list", NULL},
+        {IMPERSONATED(USER(""), "https://i/v1/projects/-/serviceAccounts/a@b:hush", "[]"),
+         "service_account_impersonation_url: expected https", NULL},
+        {IMPERSONATED("{\"type\": \"x\"}", "https://i/v1/projects/-/serviceAccounts/a@b:generateAccessToken", "[]"),
+         "source_credentials: f: credentials of type", NULL},
+        {IMPERSONATED(IMPERSONATED(USER(""), "https://i", "[]"), "https://i", "[]"),
+         "name those in between as delegates", NULL},
         {"hush", "f: not JSON", NULL},
         {"", "f: not JSON", NULL}};
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
@@ -61,6 +92,36 @@ static void test_files(void **state)
         assert_error_has(e, rows[i].words);
         assert_null(strstr(e.text, "hush"));
     }
+}
+
+/* The provider's token, in what a file or a URL holds. */
+static void test_subjects(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *field, *text;
+        const char *token; /* NULL: refused */
+    } rows[] = {{"", "word\n", "word"},
+                {"", " \n", NULL},
+                {"", "", NULL},
+                {"", "hush\r\nX: y", NULL},
+                {"value", "{\"value\": \"word\"}", "word"},
+                {"value", "{\"other\": \"hush\"}", NULL},
+                {"value", "{\"value\": \"hush\\nX\"}", NULL},
+                {"value", "hush", NULL}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_gcp__federation federation = {.file = "/t"};
+        struct tm_error e = {.text = ""};
+        char token[TM_GCP_SUBJECT_MAX] = "";
+        (void)snprintf(federation.field, sizeof federation.field, "%s", rows[i].field);
+        int rc = tm_gcp__read_subject(&federation, rows[i].text, strlen(rows[i].text), token, &e);
+        assert_row((rc == 0) == (rows[i].token != NULL), "row %zu: %s", i, e.text);
+        if (rc == 0) assert_row_string("token", token, rows[i].token);
+        if (rc != 0) assert_true(strstr(e.text, "/t") != NULL && strstr(e.text, "hush") == NULL);
+    }
+    const struct tm_gcp__federation federation = {.file = "/t"};
+    char token[TM_GCP_SUBJECT_MAX] = "";
+    assert_int_equal(tm_gcp__read_subject(&federation, "\0word", 5, token, NULL), -(int)TM_EINPUT);
 }
 
 static void test_configuration(void **state)
@@ -432,6 +493,7 @@ static void test_no_memory(void **state)
     forget();
 }
 
-TM_TEST_MAIN(TM_TEST(test_files), TM_TEST(test_configuration), TM_TEST(test_active_configuration), TM_TEST(test_tokens),
-             TM_TEST(test_requests), TM_TEST(test_short_tokens), TM_TEST(test_signed_beside), TM_TEST(test_not_signed),
-             TM_TEST(test_settings), TM_TEST(test_no_memory))
+TM_TEST_MAIN(TM_TEST(test_files), TM_TEST(test_subjects), TM_TEST(test_configuration),
+             TM_TEST(test_active_configuration), TM_TEST(test_tokens), TM_TEST(test_requests),
+             TM_TEST(test_short_tokens), TM_TEST(test_signed_beside), TM_TEST(test_not_signed), TM_TEST(test_settings),
+             TM_TEST(test_no_memory))
