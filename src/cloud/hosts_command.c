@@ -353,32 +353,6 @@ static void remove_sockets(struct tm_env *env, const char *folder)
     (void)env->file_remove(env, folder, NULL);
 }
 
-/* Of a program that was killed. */
-static void remove_sockets_before(struct tm_hosts__cloud *c, const char *file)
-{
-    struct tm_text text;
-    tm_text_init(&text, 256);
-    if (c->env->file_read(c->env, file, &text, NULL) == 0) {
-        const char *folder = tm_text_string(&text);
-        size_t name = sizeof sockets_name - 1;
-        bool ours = strncmp(folder, sockets_name, name) == 0 && strlen(folder) == name + 16;
-        if (ours && strspn(folder + name, "0123456789abcdef") == 16) remove_sockets(c->env, folder);
-    }
-    tm_text_deinit(&text);
-}
-
-int tm_hosts__make_sockets(struct tm_hosts__cloud *c, struct tm_error *e)
-{
-    char file[TM_HOSTS_PATH_BYTES];
-    sockets_file(c, file);
-    if (c->env->file_exists(c->env, file)) remove_sockets_before(c, file);
-    int length = snprintf(c->sockets, sizeof c->sockets, "%s%016" PRIx64, sockets_name, c->env->random_u64(c->env));
-    int rc = c->env->file_write_private(c->env, file, c->sockets, (size_t)length, e);
-    if (rc == 0) rc = c->env->folder_make(c->env, c->sockets, e);
-    if (rc != 0) c->sockets[0] = '\0';
-    return rc;
-}
-
 void tm_hosts__close_sockets(struct tm_hosts__cloud *c)
 {
     char control[128];
@@ -406,4 +380,34 @@ void tm_hosts__close_sockets(struct tm_hosts__cloud *c)
     sockets_file(c, file);
     remove_sockets(c->env, c->sockets);
     (void)c->env->file_remove(c->env, file, NULL);
+}
+
+/* Of a program that was killed: its connections have lost the mark by which all else is found, and would stay for a
+ * minute. */
+static void remove_sockets_before(struct tm_hosts__cloud *c, const char *file)
+{
+    struct tm_text text;
+    tm_text_init(&text, 256);
+    if (c->env->file_read(c->env, file, &text, NULL) == 0) {
+        const char *folder = tm_text_string(&text);
+        size_t name = sizeof sockets_name - 1;
+        bool ours = strncmp(folder, sockets_name, name) == 0 && strlen(folder) == name + 16;
+        if (ours && strspn(folder + name, "0123456789abcdef") == 16) {
+            (void)snprintf(c->sockets, sizeof c->sockets, "%s", folder);
+            tm_hosts__close_sockets(c);
+        }
+    }
+    tm_text_deinit(&text);
+}
+
+int tm_hosts__make_sockets(struct tm_hosts__cloud *c, struct tm_error *e)
+{
+    char file[TM_HOSTS_PATH_BYTES];
+    sockets_file(c, file);
+    if (c->env->file_exists(c->env, file)) remove_sockets_before(c, file);
+    int length = snprintf(c->sockets, sizeof c->sockets, "%s%016" PRIx64, sockets_name, c->env->random_u64(c->env));
+    int rc = c->env->file_write_private(c->env, file, c->sockets, (size_t)length, e);
+    if (rc == 0) rc = c->env->folder_make(c->env, c->sockets, e);
+    if (rc != 0) c->sockets[0] = '\0';
+    return rc;
 }
