@@ -2,8 +2,8 @@
  *
  *     [user@]host[:port] [slots=N | gpus=N] [max_slots=N]      # a comment
  *
- * Of Hydra's form, host:SLOTS, a number is taken for slots where it is below 1024 and neither 22, 222 nor 443, and neither
- * slots nor gpus are said; else it is ssh's port.
+ * Of Hydra's form, host:SLOTS, a number is taken for slots where it is below 1024 and neither 22, 222 nor 443, and
+ * neither slots nor gpus are said; else it is ssh's port.
  *
  * A slot is one instance; of gpus, each has one GPU of its own. More than max_slots may not be said. The host is
  * whatever `ssh HOST` understands: a name of the user's own configuration, too. An IPv6 address with a port is
