@@ -12,8 +12,8 @@ int tm_copies_place__link(struct tm_env *env, const char *place, const char *bas
                           struct tm_error *e);
 /* Do other machines, or other jobs, see the place, too? */
 bool tm_copies_place__is_shared(struct tm_env *env, const char *dir);
-/* Drops all sets that are there, sealed or not, where the place is shared: with a folder of its own they go with it. `out_place` is
- * where that was; "": it is not shared. */
+/* Drops all sets that are there, sealed or not, where the place is shared: with a folder of its own they go with it.
+ * `out_place` is where that was; "": it is not shared. */
 int tm_copies_place__forget(struct tm_env *env, const char *dir, char *out_place, size_t room, struct tm_error *e);
 
 #endif

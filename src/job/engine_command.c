@@ -108,10 +108,12 @@ static int tell_job(struct told *told, const struct tm_job *job, struct tm_error
     return rc;
 }
 
-/* Data in a bucket is fetched before the command begins, once for all that run on this machine. */
+/* Data in a bucket is fetched before the command begins, once for all that run on this machine; a machine that joined
+ * may have it already. */
 static int tell_data(struct told *told, struct tm_env *env, const struct tm_job *job, struct tm_error *e)
 {
     const char *path = NULL;
+    if (job->data != NULL && job->data[0] == '/') return tell(told, "TIDEMILL_DATA", job->data, e);
     if (job->data == NULL || !tm_data_set_is(job->data)) return 0;
     int rc = tm_data_set_path(env, job->data, told->arena, &path, e);
     return rc == 0 ? tell(told, "TIDEMILL_DATA", path, e) : rc;

@@ -226,6 +226,51 @@ static int fetch(struct join *j, enum tm_office_file file, const char *name, siz
     return rc;
 }
 
+static int ask_data_set(struct join *j, struct tm_arena *arena, struct tm_grant *out, uint64_t *out_total,
+                        struct tm_error *e)
+{
+    Tmw__OfficeMessage message = tm_office_message_make();
+    Tmw__FileRequest body = TMW__FILE_REQUEST__INIT;
+    Tmw__OfficeMessage *answer = NULL;
+    message.body_case = TMW__OFFICE_MESSAGE__BODY_FILE_REQUEST;
+    message.file_request = &body;
+    body.file = TM_OFFICE_DATA_SET;
+    int rc = tm_office_link_send(j->link, &message, e);
+    if (rc == 0) rc = tm_office_link_receive(j->link, arena, &answer, e);
+    if (rc == 0 && answer->body_case != TMW__OFFICE_MESSAGE__BODY_STORE_URLS)
+        rc = tm_error_set(e, TM_EPEER, "the office answered something else");
+    if (rc != 0) return rc;
+    tm_text_append(&out->urls, (const char *)answer->store_urls->urls.data, answer->store_urls->urls.len);
+    *out_total = answer->store_urls->total;
+    return tm_text_status(&out->urls, e);
+}
+
+/* A data set in a bucket, by URLs of the office: before this machine counts as here, while the others train. Where
+ * there are none, or they do not lead there, it is looked for with what credentials this machine has. */
+static int bring_data_set(struct join *j, struct tm_job *job, struct tm_error *e)
+{
+    struct tm_arena arena;
+    struct tm_grant grant;
+    struct tm_error own = {.text = ""};
+    const char *path = NULL;
+    uint64_t total = 0;
+    tm_arena_init(&arena, 8 << 20);
+    tm_grant_init(&grant);
+    int rc = ask_data_set(j, &arena, &grant, &total, &own);
+    if (rc == 0) {
+        rc = tm_data_set_take(j->env, job->data, &grant, total, &job->arena, &path, &own);
+        if (rc == -(int)TM_EPEER) rc = -(int)TM_ENONE; /* of the bucket, not of the office */
+        if (rc == -(int)TM_ENONE)
+            tm_log(TM_LOG_WARN, "data: %s is not read by the run's URLs: %s", job->data, own.text);
+    }
+    if (rc == 0) job->data = path;
+    tm_grant_deinit(&grant);
+    tm_arena_deinit(&arena);
+    if (rc == -(int)TM_ENONE) return 0;
+    if (rc != 0 && e != NULL) *e = own;
+    return rc;
+}
+
 /* A command's folder is as it is on the coordinator's machine, where there is one; else it is brought. On a VM of a job
  * that brings none it is where setup ran, and the agent runs: what setup fetched is there. */
 static int bring_folder(struct join *j, struct tm_run_settings *settings, struct tm_error *e)
@@ -263,13 +308,16 @@ static int settle(struct join *j, struct tm_error *e)
     int rc = tm_run_settings_load(j->env, j->made.dir, &settings, e);
     if (rc == 0 && job->engine == TM_JOB_ENGINE_COMMAND) {
         rc = bring_folder(j, &settings, e);
+        if (rc == 0 && job->data != NULL && tm_data_set_is(job->data)) rc = bring_data_set(j, job, e);
     } else if (rc == 0) {
         const char *before = job->folder;
         int data = fetch(j, TM_OFFICE_DATA, "data", TM_JOIN_DATA_MAX, e);
         rc = data == -(int)TM_ENOTFOUND ? 0 : data;
         if (data == 0)
             job->data = tm_arena_printf(&job->arena, "%s/data", j->made.dir);
-        else if (job->data != NULL && job->data[0] != '/' && before[0] != '\0' && !tm_data_set_is(job->data) &&
+        else if (rc == 0 && job->data != NULL && tm_data_set_is(job->data)) /* too large to be handed over */
+            rc = bring_data_set(j, job, e);
+        else if (job->data != NULL && job->data[0] != '/' && before[0] != '\0' &&
                  strcmp(job->data, "kjv-new-testament") != 0)
             job->data = tm_arena_printf(&job->arena, "%s/%s", before, job->data);
         job->folder = j->made.dir;

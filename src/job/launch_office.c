@@ -38,6 +38,24 @@ static int find_data(struct tm_launch *launch, const char **out, struct tm_error
     return 0;
 }
 
+/* VMs have no credentials of the user's: before one is rented, it is known whether they can read it. */
+static int find_data_set(struct tm_launch *launch, const char **out, struct tm_error *e)
+{
+    const struct tm_job *job = &launch->request.settings->job;
+    struct tm_grant grant;
+    uint64_t total = 0;
+    *out = job->data != NULL && tm_data_set_is(job->data) ? job->data : NULL;
+    if (*out == NULL || job->engine != TM_JOB_ENGINE_COMMAND || !tm_job_rents_vms(job)) return 0;
+    tm_grant_init(&grant);
+    int rc = tm_data_set_grant(launch->env, job->data, &grant, &total, e);
+    tm_grant_deinit(&grant);
+    if (rc != -(int)TM_ENONE) return rc;
+    return tm_error_set(e, TM_EINPUT,
+                        "data: %.200s: nothing here can sign URLs by which VMs read it (a key of a service account or "
+                        "of the storage account can): take the key out, and fetch it in setup, as an account of theirs",
+                        job->data);
+}
+
 /* Beside the coordinator: the same host, and the next port where one was given. */
 static void find_listen(struct tm_launch *launch)
 {
@@ -82,6 +100,7 @@ int tm_launch__open_office(struct tm_launch *launch, struct tm_error *e)
     find_host(launch);
     if (launch->office_host[0] != '\0') options.host = options.coordinator_host = launch->office_host;
     int rc = tm_run_tls__issue_office(&launch->tls, e);
+    if (rc == 0) rc = find_data_set(launch, &options.data_set, e);
     if (rc == 0) rc = find_data(launch, &options.data, e);
     return rc == 0 ? tm_office_create(launch->env, &options, &launch->office, e) : rc;
 }

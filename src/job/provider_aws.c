@@ -14,13 +14,8 @@ static void region_of(const char *place, char out[64])
     (void)snprintf(out, 64, "%.*s", (int)(length < 63 ? length : 63), place);
 }
 
-static const struct tm_provider__vm_kind kind = {.cloud = "aws",
-                                                 .scheme = "s3",
-                                                 .type = "g5.xlarge",
-                                                 .fetch = "aws s3 cp",
-                                                 .account = "fleet.aws.instance_profile",
-                                                 .region_of = region_of,
-                                                 .origin = tm_aws_cloud_origin};
+static const struct tm_provider__vm_kind kind = {
+    .cloud = "aws", .scheme = "s3", .type = "g5.xlarge", .region_of = region_of, .origin = tm_aws_cloud_origin};
 
 static int settle_aws(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e)
 {

@@ -16,8 +16,6 @@ static void region_of(const char *place, char out[64])
 static const struct tm_provider__vm_kind kind = {.cloud = "azure",
                                                  .scheme = "az",
                                                  .type = "Standard_NC4as_T4_v3",
-                                                 .fetch = "az storage blob download",
-                                                 .account = "fleet.azure.identity",
                                                  .region_of = region_of,
                                                  .origin = tm_azure_cloud_origin};
 

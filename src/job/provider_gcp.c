@@ -16,13 +16,8 @@ static void region_of(const char *place, char out[64])
     (void)snprintf(out, 64, "%.*s", (int)(length < 63 ? length : 63), place);
 }
 
-static const struct tm_provider__vm_kind kind = {.cloud = "gcp",
-                                                 .scheme = "gs",
-                                                 .type = "g2-standard-4",
-                                                 .fetch = "gcloud storage cp",
-                                                 .account = "fleet.gcp.service_account",
-                                                 .region_of = region_of,
-                                                 .origin = tm_gcp_cloud_origin};
+static const struct tm_provider__vm_kind kind = {
+    .cloud = "gcp", .scheme = "gs", .type = "g2-standard-4", .region_of = region_of, .origin = tm_gcp_cloud_origin};
 
 static int settle_gcp(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e)
 {

@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "run/state_folder.h"
 #include "store/copy_store.h"
-#include "store/data_set.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -172,14 +171,6 @@ int tm_provider_vms__check(const struct tm_provider__vm_kind *kind, const struct
     if (settings->job.engine == TM_JOB_ENGINE_COMMAND && settings->job.setup == NULL)
         return tm_error_set(
             e, TM_EINPUT, "%s: setup: a VM is empty: say how it gets what `run` needs (git clone, pip install)", place);
-    /* its machines have none of the user's credentials, and the office hands on the job's folder only */
-    if (settings->job.engine == TM_JOB_ENGINE_COMMAND && settings->job.data != NULL &&
-        tm_data_set_is(settings->job.data))
-        return tm_error_set(
-            e, TM_EINPUT,
-            "%s: data: %.200s: with cloud %s a job with `run` fetches its data itself: take the key out, and "
-            "fetch it in setup or in the command (%s, as the account of %s)",
-            place, settings->job.data, kind->cloud, kind->fetch, kind->account);
     if (!tm_job_fleet_has_choices(fleet) && tm_job_fleet_keepers(fleet) > 0 &&
         tm_job_fleet_keepers(fleet) < fleet->on_demand)
         return tm_error_set(e, TM_EINPUT,

@@ -11,11 +11,9 @@ enum { TM_PROVIDER_OWNER_MAX = 64 };
 
 /* One of them. */
 struct tm_provider__vm_kind {
-    const char *cloud;   /* "aws" */
-    const char *scheme;  /* of the buckets it can use: "s3" */
-    const char *type;    /* an instance type, for messages */
-    const char *fetch;   /* how a VM fetches an object, for messages */
-    const char *account; /* the key of the fleet by which it may */
+    const char *cloud;  /* "aws" */
+    const char *scheme; /* of the buckets it can use: "s3" */
+    const char *type;   /* an instance type, for messages */
     /* The region of a zone's name; "" where it does not say. */
     void (*region_of)(const char *zone, char out[64]);
     /* Where its API is; `region` NULL: as set. */

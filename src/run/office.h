@@ -36,7 +36,8 @@ struct tm_office_options {
     const char *dir;        /* state folder: settings, address of the coordinator, copies */
     const char *tls_folder; /* the office's own certificate, for TM_TLS_OFFICE */
     const char *token;
-    const char *data; /* a file that machines need and may not have; NULL: none */
+    const char *data;     /* a file that machines need and may not have; NULL: none */
+    const char *data_set; /* an object of a bucket that they read by URLs (store/data_set.h); NULL: none */
     /* HOST that agents are told for the coordinator; NULL: the one by which they reached the office. Its port is the
      * coordinator's own. */
     const char *coordinator_host;

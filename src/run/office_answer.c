@@ -4,7 +4,7 @@
 #include "base/secret.h"
 #include "run/office_internal.h"
 #include "run/state_folder.h"
-#include "store/grant.h"
+#include "store/data_set.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -275,26 +275,46 @@ static void begin_get(struct tm_office *o, struct tm_office__client *client, con
 
 /* ---- copies that do not pass through here ---- */
 
-static void answer_grant(struct tm_office *o, struct tm_office__client *client, const Tmw__StoreGrant *body)
+static void send_urls(struct tm_office__client *client, const struct tm_grant *grant, uint64_t total)
 {
     Tmw__OfficeMessage message = tm_office_message_make();
     Tmw__StoreUrls answer = TMW__STORE_URLS__INIT;
+    message.body_case = TMW__OFFICE_MESSAGE__BODY_STORE_URLS;
+    message.store_urls = &answer;
+    answer.urls = (ProtobufCBinaryData){grant->urls.length, (uint8_t *)grant->urls.data};
+    answer.upload = (ProtobufCBinaryData){strlen(grant->upload), (uint8_t *)grant->upload};
+    answer.part_bytes = grant->part_bytes;
+    answer.total = total;
+    tm_office__send(client, &message);
+}
+
+static void answer_data_set(struct tm_office *o, struct tm_office__client *client)
+{
+    struct tm_error e = {.text = ""};
+    struct tm_grant grant;
+    uint64_t total = 0;
+    int rc = o->options.data_set != NULL ? 0 : tm_error_set(&e, TM_ENONE, "there is no data set for machines to read");
+    tm_grant_init(&grant);
+    if (rc == 0) rc = tm_data_set_grant(o->env, o->options.data_set, &grant, &total, &e);
+    if (rc == 0)
+        send_urls(client, &grant, total);
+    else /* whatever it is: a machine may have credentials of its own */
+        send_done(client, -(int)TM_ENONE, e.text, 0);
+    tm_grant_deinit(&grant);
+}
+
+static void answer_grant(struct tm_office *o, struct tm_office__client *client, const Tmw__StoreGrant *body)
+{
     struct tm_error e = {.text = ""};
     struct tm_grant grant;
     int rc = body->set == 0 ? tm_error_set(&e, TM_EINPUT, "sets are numbered from 1") : 0;
     if (rc == 0 && o->store->grant == NULL) rc = tm_error_set(&e, TM_ENONE, "copies come through the office");
     tm_grant_init(&grant);
     if (rc == 0) rc = o->store->grant(o->store, body->set, body->layer, body->length, &grant, &e);
-    if (rc == 0) {
-        message.body_case = TMW__OFFICE_MESSAGE__BODY_STORE_URLS;
-        message.store_urls = &answer;
-        answer.urls = (ProtobufCBinaryData){grant.urls.length, (uint8_t *)grant.urls.data};
-        answer.upload = (ProtobufCBinaryData){strlen(grant.upload), (uint8_t *)grant.upload};
-        answer.part_bytes = grant.part_bytes;
-        tm_office__send(client, &message);
-    } else {
+    if (rc == 0)
+        send_urls(client, &grant, 0);
+    else
         send_done(client, rc, e.text, 0);
-    }
     tm_grant_deinit(&grant);
 }
 
@@ -331,7 +351,10 @@ static bool answer_member(struct tm_office *o, struct tm_office__client *client,
 {
     switch (message->body_case) {
     case TMW__OFFICE_MESSAGE__BODY_FILE_REQUEST:
-        answer_file(o, client, message->file_request);
+        if (message->file_request->file == TM_OFFICE_DATA_SET)
+            answer_data_set(o, client);
+        else
+            answer_file(o, client, message->file_request);
         return true;
     case TMW__OFFICE_MESSAGE__BODY_STORE_PUT:
         take_put(o, client, message->store_put);

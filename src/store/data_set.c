@@ -49,18 +49,42 @@ static bool is_whole(struct tm_env *env, const char *path, const char *hash_path
     return same;
 }
 
-static int fetch(struct tm_env *env, struct tm_objects *o, const char *place, const char *name, uint64_t total,
-                 const char *path, const char *hash_path, struct tm_error *e)
+/* Where the bytes come from: the bucket, or what somebody has granted. */
+struct source {
+    const char *place;
+    struct tm_objects *objects; /* NULL: granted */
+    const char *name;           /* of the object */
+    const struct tm_grant *grant;
+    uint64_t total;
+};
+
+static int download(struct tm_env *env, const struct source *s, void *into, struct tm_error *e)
+{
+    struct tm_webs webs;
+    uint64_t now = s->total;
+    int rc = 0;
+    if (s->objects != NULL) {
+        rc = s->objects->download(s->objects->self, s->name, into, (size_t)s->total, &now, e);
+    } else {
+        tm_webs__init(&webs, env);
+        rc = tm_grant__down(s->grant, &webs, TM_TRANSFER_TRIES, into, (size_t)s->total, e);
+        tm_webs__deinit(&webs);
+    }
+    if (rc == 0 && now != s->total) rc = tm_error_set(e, TM_EIO, "data: %s changes while it is fetched", s->place);
+    return rc;
+}
+
+static int fetch(struct tm_env *env, const struct source *s, const char *path, const char *hash_path,
+                 struct tm_error *e)
 {
     char hash[33];
-    uint64_t now = 0;
-    tm_log(TM_LOG_INFO, "fetching the data %s, %" PRIu64 " bytes", place, total);
-    char *data = tm_alloc(total > 0 ? (size_t)total : 1);
+    size_t total = (size_t)s->total;
+    tm_log(TM_LOG_INFO, "fetching the data %s, %zu bytes", s->place, total);
+    char *data = tm_alloc(total > 0 ? total : 1);
     if (data == NULL) return tm_error_nomem(e);
-    int rc = o->download(o->self, name, data, (size_t)total, &now, e);
-    if (rc == 0 && now != total) rc = tm_error_set(e, TM_EIO, "data: %s changes while it is fetched", place);
-    if (rc == 0) (void)tm_hash_print(tm_hash_of(data, (size_t)total), hash);
-    if (rc == 0) rc = env->file_write_private(env, path, data, (size_t)total, e);
+    int rc = download(env, s, data, e);
+    if (rc == 0) (void)tm_hash_print(tm_hash_of(data, total), hash);
+    if (rc == 0) rc = env->file_write_private(env, path, data, total, e);
     if (rc == 0) rc = env->file_write_private(env, hash_path, hash, 32, e); /* last: it says that the file is whole */
     tm_free(data);
     if (rc == 0) tm_log(TM_LOG_INFO, "the data is here");
@@ -68,8 +92,8 @@ static int fetch(struct tm_env *env, struct tm_objects *o, const char *place, co
 }
 
 /* One at a time: the others find it when they come. */
-static int fetch_once(struct tm_env *env, struct tm_objects *o, const char *place, const char *name, uint64_t total,
-                      const char *path, struct tm_arena *arena, struct tm_error *e)
+static int fetch_once(struct tm_env *env, const struct source *s, const char *path, struct tm_arena *arena,
+                      struct tm_error *e)
 {
     const char *hash_path = tm_arena_printf(arena, "%s.hash", path);
     const char *lock_path = tm_arena_printf(arena, "%s.lock", path);
@@ -82,8 +106,49 @@ static int fetch_once(struct tm_env *env, struct tm_objects *o, const char *plac
         rc = env->file_lock(env, lock_path, &lock, e);
     }
     if (rc != 0) return rc;
-    if (!is_whole(env, path, hash_path)) rc = fetch(env, o, place, name, total, path, hash_path, e);
+    if (!is_whole(env, path, hash_path)) rc = fetch(env, s, path, hash_path, e);
     env->file_unlock(env, lock);
+    return rc;
+}
+
+static int take(struct tm_env *env, const struct source *s, struct tm_arena *arena, const char **out,
+                struct tm_error *e)
+{
+    char name[128];
+    char hash[33];
+    struct tm_error own = {.code = TM_OK};
+    if (s->total == 0 || s->total > bytes_max)
+        return tm_error_set(e, TM_EINPUT, "data: %s has %" PRIu64 " bytes, expected 1 to %" PRIu64, s->place, s->total,
+                            bytes_max);
+    (void)snprintf(name, sizeof name, "data/%s-%" PRIu64, tm_hash_print(tm_hash_of(s->place, strlen(s->place)), hash),
+                   s->total);
+    const char *path = tm_path(env, TM_PATH_CACHE, name, arena, &own);
+    if (path == NULL) {
+        if (e != NULL) *e = own;
+        return -(int)own.code;
+    }
+    int rc = fetch_once(env, s, path, arena, e);
+    if (rc == 0) *out = path;
+    return rc;
+}
+
+/* ---- asked by whoever wants it ---- */
+
+/* The bucket is the caller's, to be closed, where this works. */
+static int find(struct tm_env *env, const char *place, struct tm_arena *arena, struct tm_objects *out,
+                struct source *source, struct tm_error *e)
+{
+    char byte = 0;
+    const char *folder = NULL, *object = NULL;
+    uint64_t total = 0;
+    int rc = take_apart(place, arena, &folder, &object, e);
+    if (rc == 0) rc = tm_objects_open(env, folder, out, e);
+    if (rc != 0) return rc;
+    rc = out->download(out->self, object, &byte, 1, &total, e);
+    if (rc == -(int)TM_ENOTFOUND || rc == -(int)TM_EINPUT)
+        rc = tm_error_set(e, TM_EINPUT, "data: %s: there is no such object, or it is empty", place);
+    *source = (struct source){.place = place, .objects = out, .name = object, .total = total};
+    if (rc != 0) out->close(out->self);
     return rc;
 }
 
@@ -91,28 +156,35 @@ int tm_data_set_path(struct tm_env *env, const char *place, struct tm_arena *are
                      struct tm_error *e)
 {
     struct tm_objects o;
-    char name[128];
-    char hash[33];
-    char byte = 0;
-    const char *folder = NULL, *object = NULL;
-    uint64_t total = 0;
-    struct tm_error own = {.code = TM_OK};
-    int rc = take_apart(place, arena, &folder, &object, e);
-    if (rc == 0) rc = tm_objects_open(env, folder, &o, e);
+    struct source source;
+    int rc = find(env, place, arena, &o, &source, e);
     if (rc != 0) return rc;
-    rc = o.download(o.self, object, &byte, 1, &total, e);
-    if (rc == -(int)TM_ENOTFOUND || rc == -(int)TM_EINPUT)
-        rc = tm_error_set(e, TM_EINPUT, "data: %s: there is no such object, or it is empty", place);
-    if (rc == 0 && total > bytes_max)
-        rc = tm_error_set(e, TM_EINPUT, "data: %s has %" PRIu64 " bytes, more than %" PRIu64, place, total, bytes_max);
-    (void)snprintf(name, sizeof name, "data/%s-%" PRIu64, tm_hash_print(tm_hash_of(place, strlen(place)), hash), total);
-    const char *path = rc == 0 ? tm_path(env, TM_PATH_CACHE, name, arena, &own) : NULL;
-    if (rc == 0 && path == NULL) {
-        if (e != NULL) *e = own;
-        rc = -(int)own.code;
-    }
-    if (rc == 0) rc = fetch_once(env, &o, place, object, total, path, arena, e);
+    rc = take(env, &source, arena, out, e);
     o.close(o.self);
-    if (rc == 0) *out = path;
     return rc;
+}
+
+int tm_data_set_grant(struct tm_env *env, const char *place, struct tm_grant *out, uint64_t *out_total,
+                      struct tm_error *e)
+{
+    struct tm_objects o;
+    struct source source;
+    struct tm_arena arena;
+    tm_arena_init(&arena, 1 << 20);
+    int rc = find(env, place, &arena, &o, &source, e);
+    if (rc == 0) {
+        rc = o.grant != NULL ? o.grant(o.self, source.name, 0, out, e)
+                             : tm_error_set(e, TM_ENONE, "%s: nothing here signs URLs", place);
+        o.close(o.self);
+    }
+    if (rc == 0) *out_total = source.total;
+    tm_arena_deinit(&arena);
+    return rc;
+}
+
+int tm_data_set_take(struct tm_env *env, const char *place, const struct tm_grant *grant, uint64_t total,
+                     struct tm_arena *arena, const char **out, struct tm_error *e)
+{
+    const struct source source = {.place = place, .grant = grant, .total = total};
+    return take(env, &source, arena, out, e);
 }

@@ -6,8 +6,8 @@
 #include "wire/message.h"
 #include "wire/tls.h"
 
-/* What the office hands out to whoever was let in. */
-enum tm_office_file { TM_OFFICE_JOB, TM_OFFICE_RUN, TM_OFFICE_DATA, TM_OFFICE_FILES };
+/* What the office hands out to whoever was let in: files, and URLs by which a data set in a bucket is read. */
+enum tm_office_file { TM_OFFICE_JOB, TM_OFFICE_RUN, TM_OFFICE_DATA, TM_OFFICE_DATA_SET, TM_OFFICE_FILES };
 
 struct tm_office_link;
 

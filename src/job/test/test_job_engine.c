@@ -191,14 +191,15 @@ static void stay(struct tm_env *env)
     (void)env;
 }
 
-static int train_with_data(struct tm_env *env, struct tm_error *e)
+static int train_with_data(struct tm_env *env, const char *data, struct tm_error *e)
 {
-    static const char text[] = "run: python train.py\nsteps: 10\nbatch: 8\ndata: s3://tide/some/words\n";
+    char text[200];
     struct tm_job job;
     struct tm_arena arena;
     int status = 0;
     tm_job_init(&job);
     tm_arena_init(&arena, 1 << 20);
+    (void)snprintf(text, sizeof text, "run: python train.py\nsteps: 10\nbatch: 8\ndata: %s\n", data);
     int rc = tm_job_parse("job.yaml", text, strlen(text), &job, e);
     if (rc == 0) rc = tm_job_engine_of(&job)->train(env, &job, &arena, &status, e);
     tm_arena_deinit(&arena);
@@ -231,15 +232,17 @@ static void test_data(void **state)
     (void)setenv("AWS_REGION", "us-east-1", 1);
     (void)setenv("AWS_ACCESS_KEY_ID", "AKIA", 1);
     (void)setenv("AWS_SECRET_ACCESS_KEY", "hush", 1);
-    assert_row(train_with_data(&env, &e) == 0, "%s", e.text);
+    assert_row(train_with_data(&env, "s3://tide/some/words", &e) == 0, "%s", e.text);
     tm_text_init(&text, 100);
     assert_int_equal(env.file_read(&env, told_path, &text, &e), 0);
     assert_string_equal(tm_text_string(&text), "w");
     tm_text_deinit(&text);
     told_path[0] = '\0';
-    assert_int_equal(train_with_data(&env, &e), -(int)TM_EINPUT);
+    assert_int_equal(train_with_data(&env, "s3://tide/some/words", &e), -(int)TM_EINPUT);
     assert_error_has(e, "data: s3://tide/some/words: there is no such object");
     assert_string_equal(told_path, "");
+    assert_int_equal(train_with_data(&env, "/here/words", &e), 0); /* as a machine has it that joined */
+    assert_string_equal(told_path, "/here/words");
     stop(&s);
     tm_tempdir_remove(&dir);
 }

@@ -8,6 +8,7 @@
 #include "run/office.h"
 #include "run/run_settings.h"
 #include "store/copy_store.h"
+#include "store/objects.h"
 #include "wire/office_link.h"
 
 #include <inttypes.h>
@@ -28,6 +29,7 @@ struct place {
     struct tm_office *office;
     char data[512];
     char copies[600]; /* where the coordinator has them */
+    char data_set[700];
     char office_tls[TM_STATE_PATH_MAX];
 };
 
@@ -59,7 +61,8 @@ static void open_place_at(struct place *p, const char *bucket)
                                         .dir = p->dir.path,
                                         .tls_folder = p->office_tls,
                                         .token = "0000000000000007-secret",
-                                        .data = p->data,
+                                        .data = bucket == NULL ? p->data : NULL,
+                                        .data_set = bucket == NULL ? NULL : p->data_set,
                                         .job = 7,
                                         .authority = p->tls.authority};
     assert_row(tm_office_create(tm_env_real(), &options, &p->office, &e) == 0, "%s", e.text);
@@ -279,6 +282,53 @@ static void test_straight(void **state)
     close_place(&p);
 }
 
+/* A command's data in a bucket, which this machine has no credentials for: by the run's URLs, once, however often a
+ * machine joins. */
+static void test_data_set(void **state)
+{
+    (void)state;
+    static const char command_text[] = "name: a\nrun: x\nsteps: 10\nbatch: 8\ndata: %s/%s\n";
+    const char *bucket = getenv("TIDEMILL_TEST_BUCKET");
+    struct place p;
+    struct tm_objects objects;
+    struct tm_error e = {.text = ""};
+    char text[1024];
+    char first[TM_STATE_PATH_MAX] = "";
+    if (bucket == NULL) skip();
+    open_place_at(&p, bucket);
+    assert_row(tm_objects_open(tm_env_real(), p.copies, &objects, &e) == 0, "%s", e.text);
+    assert_row(objects.upload(objects.self, "words", words, strlen(words), &e) == 0, "%s", e.text);
+    (void)snprintf(text, sizeof text, command_text, p.copies, "words");
+    put(&p, "job.yaml", text);
+    put(&p, "run.yaml",
+        "name: a\njob: \"0000000000000007\"\nfolder: /\nengine: command\npolicy: tidemill\nfleet: {limit: 3}\n");
+    (void)snprintf(p.data_set, sizeof p.data_set, "%s/words", p.copies);
+    for (int machine = 1; machine <= 2; machine++) {
+        struct tm_arena arena;
+        struct tm_joined joined;
+        struct tm_run_settings settings;
+        struct tm_text got;
+        char ticket[TM_TICKET_MAX];
+        tm_arena_init(&arena, 1 << 20);
+        get_ticket(&p, (uint64_t)machine, ticket);
+        assert_row(join(ticket, &arena, &joined, &e) == 0, "%s", e.text);
+        tm_run_settings_init(&settings);
+        assert_row(tm_run_settings_load(tm_env_real(), joined.dir, &settings, &e) == 0, "%s", e.text);
+        tm_text_init(&got, 1 << 16);
+        assert_row(tm_env_real()->file_read(tm_env_real(), settings.job.data, &got, &e) == 0, "%s", e.text);
+        assert_string_equal(tm_text_string(&got), words);
+        assert_true(machine == 1 || strcmp(first, settings.job.data) == 0);
+        (void)snprintf(first, sizeof first, "%s", settings.job.data);
+        tm_text_deinit(&got);
+        tm_run_settings_deinit(&settings);
+        tm_join__remove(&joined);
+        tm_arena_deinit(&arena);
+    }
+    assert_int_equal(objects.remove(objects.self, "words", &e), 0);
+    objects.close(objects.self);
+    close_place(&p);
+}
+
 /* What is not a ticket of this run, or not any more. */
 static void test_refused(void **state)
 {
@@ -390,8 +440,9 @@ static void test_attacks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_join),    cmocka_unit_test(test_lost_answers), cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_attacks),      cmocka_unit_test(test_straight),
+        cmocka_unit_test(test_join),     cmocka_unit_test(test_lost_answers), cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_attacks),      cmocka_unit_test(test_straight),
+        cmocka_unit_test(test_data_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,30 +192,6 @@ static void test_listens_on_both_families(void **state)
     env->net_close(env, handle);
 }
 
-/* VMs have none of the user's credentials: a command's data in a bucket is refused, with what to do. */
-static void test_data_of_commands(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text, *words; /* words NULL: it is good */
-    } rows[] = {{"cloud: aws\nrun: x\nsetup: y\ndata: s3://tide/words\n", "fleet.aws.instance_profile"},
-                {"cloud: gcp\nrun: x\nsetup: y\ndata: gs://tide/words\n", "fleet.gcp.service_account"},
-                {"cloud: azure\nrun: x\nsetup: y\ndata: az://tide/words\n", "fleet.azure.identity"},
-                {"cloud: aws\nrun: x\nsetup: y\n", NULL},
-                {"cloud: local\nrun: x\ndata: s3://tide/words\n", NULL}};
-    for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        struct tm_run_settings settings;
-        struct tm_error e = {.text = ""};
-        tm_run_settings_init(&settings);
-        assert_int_equal(tm_job_parse("a.yaml", rows[i].text, strlen(rows[i].text), &settings.job, &e), 0);
-        int rc = tm_provider_check(&settings, "a.yaml", &e);
-        assert_row(rc == (rows[i].words == NULL ? 0 : -(int)TM_EINPUT), "%s: %s", rows[i].text, e.text);
-        bool told = rc == 0 || (strstr(e.text, "a.yaml: data: ") != NULL && strstr(e.text, rows[i].words) != NULL);
-        assert_row(told, "%s", e.text);
-        tm_run_settings_deinit(&settings);
-    }
-}
-
 /* A machine that reaches EC2 by one address. */
 static const char *route_own; /* NULL: it does not */
 
@@ -308,7 +284,6 @@ int main(void)
         cmocka_unit_test(test_partitions_mean_slurm),
         cmocka_unit_test(test_listens_on_both_families),
         cmocka_unit_test(test_options_of_sbatch),
-        cmocka_unit_test(test_data_of_commands),
         cmocka_unit_test(test_own_address_for_vms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
