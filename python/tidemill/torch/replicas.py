@@ -62,7 +62,8 @@ def _loosely(value: Any, measured: Optional[List[float]]) -> Any:
 
 
 class Seen:
-    """The samples that were looked at last, as part of the job's state: a process that comes when all others are gone can compare, too."""
+    """Samples of the first step, or the first item of a stream's last step, as part of the job's state: a process that comes when all others are gone can
+    compare, too. It follows from the step alone, as all state does."""
 
     def __init__(self) -> None:
         self.step = 0
@@ -183,6 +184,8 @@ class Replicas:
         odd = next(iter(self.agreement.odd(cells)), None)
         if odd is not None:
             raise UsageError(self._text(odd, step, items))
+        if items is not None and step > 1:
+            return  # what is kept of numbered samples is of the first step, so that it is the same whoever came and went
         told = self.agreement.heard(cells)
         self._seen.note(step, {name: told[name] for name in (*SAMPLES, *_SIZES) if name in told})
 
