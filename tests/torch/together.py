@@ -210,7 +210,7 @@ def queue_of_samples_that_all_know(job):
 PATTERNS["queue_with_one_that_joins"] = ("kept", 5, queue_of_samples_that_all_know)
 
 
-@pattern(("'lr'", "another micro-batch", "job.committed_step"))
+@pattern(("another micro-batch", "job.committed_step"))
 def rate_by_rank(job):
     model = net()
     optimizer = sgd(model)
