@@ -885,7 +885,7 @@ def test_values_of_weights(build, folder):
     for tensor in large:
         tensor.requires_grad_(True)
         for most in (1 << 13, 100):
-            some = guards._some(tensor, most)
+            some = guards.some_of(tensor, most)
             assert min(tensor.numel(), most // 4) <= some.numel() <= most and some.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
             assert all(min(size, 2) <= now for size, now in zip(tensor.shape, some.shape)), (tensor.shape, some.shape)
     values = guards._Values(large)

@@ -11,7 +11,7 @@ from tidemill.torch.agreement import Agreement, Print, print_of
 
 def test_agreement(build, folder):
     """Numbers of several workers, added up, tell whether all have said the same."""
-    def heard(*told, near=False):
+    def heard(*told, near=0.0):
         cells = torch.zeros(6, dtype=torch.float64)
         for value in told:
             agreement, mine = Agreement(["other", "it"]), torch.zeros(6, dtype=torch.float64)
@@ -23,8 +23,8 @@ def test_agreement(build, folder):
 
     assert heard(7, 7) == heard(None, 7, 7) == heard(None, 3) == heard(None, None) == []
     assert heard(7, 8) == heard(None, 7, 8) == heard(*[1048572] * 900, 1048571) == ["it"]
-    assert heard(*[1048572] * 1000) == heard(1.0, 1.0 + 1e-6, near=True) == heard(0.0, 0.0, near=True) == []
-    assert heard(1.0, 1.01, near=True) == heard(0.0, 1e-30, near=True) == ["it"]
+    assert heard(*[1048572] * 1000) == heard(1.0, 1.0 + 1e-6, near=1e-4) == heard(0.0, 0.0, near=1e-4) == []
+    assert heard(1.0, 1.01, near=1e-4) == heard(0.0, 1e-30, near=1e-4) == ["it"]
 
 
 def test_prints(build, folder):
@@ -41,6 +41,10 @@ def test_prints(build, folder):
     assert Print(x, True) != Print(x * (1 + 1e-6), True)
     assert Print(x, False).numbers[0] == Print(x * (1 + 1e-6), False).numbers[0]
     assert Print("/tmp/here/1.png", True) == Print("/data/1.png", True)
+    image = torch.randint(0, 255, (3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    decoded = image + (torch.arange(3 * 32 * 32).view(3, 32, 32) % 1000 == 0).byte()  # by another library
+    first, other = Print(image, False).numbers, Print(decoded, False).numbers
+    assert first[0] == other[0] and 0 < abs(first[1] - other[1]) < 1e-3 * first[1] and Print(image, True) != Print(decoded, True)
     assert print_of({1: object()}, True) is not None
 
 

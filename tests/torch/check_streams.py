@@ -270,7 +270,7 @@ def test_data_set_of_another_order(build, folder):
                 warnings.simplefilter("always")
                 train(run, {"kills": {6}, "given_up": {}})
             found = [str(w.message) for w in told if "is another one now" in str(w.message)]
-            assert len(found) == (0 if same else 1), found
+            assert len(found) == (0 if same else 1) and all("a sample of step 1 " in text for text in found), found
 
 
 def test_webdataset(build, folder):

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 import patterns
+from tidemill.errors import UsageError
 from tidemill.session import Alone, Peer, Work
 from tidemill.torch.group import Group
 from tidemill.torch.job import Job
@@ -80,7 +81,7 @@ def _worker(function, words, rank, joins, layers, out):
         result = function(patterns.begin(**words))
         out.send_bytes(pickle.dumps({k: v.numpy() for k, v in (result or {}).items()}))
     except BaseException as error:  # noqa: BLE001
-        out.send_bytes(pickle.dumps(error if isinstance(error, patterns.UsageError) else RuntimeError(f"{type(error).__name__}: {error}")))
+        out.send_bytes(pickle.dumps(error if isinstance(error, UsageError) else RuntimeError(f"{type(error).__name__}: {error}")))
     del store
 
 

@@ -17,7 +17,6 @@ from torch.utils.data import (DataLoader, Dataset, DistributedSampler, IterableD
                               get_worker_info)
 
 import tidemill.torch
-from tidemill.errors import UsageError  # noqa: F401
 
 STEPS, BATCH, MICRO = 14, 8, 2
 PATTERNS = {}

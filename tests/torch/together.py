@@ -154,6 +154,119 @@ def momentum_reset_on_commit_of_main(job):
     return simple(job, model, optimizer)
 
 
+class Queue:
+    """Features of the last samples."""
+
+    def __init__(self):
+        self.rows = torch.zeros(8, 3)
+
+    def state_dict(self):
+        return {"rows": self.rows}
+
+    def load_state_dict(self, told):
+        self.rows = told["rows"].clone()
+
+
+@pattern(("after the optimizer's step", *APART))
+def queue_of_what_each_has_computed(job):
+    """MoCo's, attached and changed where it should be, but with this worker's own features."""
+    model, queue, seen = net(), Queue(), []
+    job.attach(model, sgd(model), state={"queue": queue})
+
+    @job.on_commit
+    def put(step, loss):
+        queue.rows = torch.cat([queue.rows, *seen])[-8:]
+        seen.clear()
+
+    def body(n, x, y):
+        out = model(x)
+        seen.append(out.detach())
+        job.backward(F.cross_entropy(out, y) + 0.01 * (out @ queue.rows.T).square().mean())
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern()
+def queue_of_samples_that_all_know(job):
+    """As it should be: every worker computes the same features, of samples that follow from the step."""
+    model, queue, data = net(), Queue(), Points()
+    job.attach(model, sgd(model), state={"queue": queue})
+
+    @job.on_commit
+    def put(step, loss):
+        with torch.no_grad():
+            some = torch.stack([data[(2 * step + i) % len(data)][0] for i in range(2)])
+            queue.rows = torch.cat([queue.rows, model(some)])[-8:]
+
+    def body(n, x, y):
+        out = model(x)
+        job.backward(F.cross_entropy(out, y) + 0.01 * (out @ queue.rows.T).square().mean())
+
+    loop(job, model, body, data)
+    return state(model, queue=queue.rows.clone())
+
+
+PATTERNS["queue_with_one_that_joins"] = ("kept", 5, queue_of_samples_that_all_know)
+
+
+@pattern(("another micro-batch", "job.committed_step"))
+def rate_by_rank(job):
+    model = net()
+    optimizer = sgd(model)
+    job.attach(model, optimizer)
+
+    def body(n, x, y):
+        optimizer.param_groups[0]["lr"] = 0.1 / (1 + job.rank)
+        job.backward(F.cross_entropy(model(x), y))
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern()
+def best_by_a_measurement_of_each(job):
+    """Every worker evaluates the same weights, on the same samples."""
+    model, kept = net(), Counters()
+
+    @job.on_commit
+    def look(step, loss):
+        with torch.no_grad():
+            kept.best = min(kept.best, float(model(torch.ones(4, 6)).square().sum()))
+
+    return simple(job, model, sgd(model), state={"kept": kept})
+
+
+@pattern(("other modules are in training mode", "model.train()"), joins=6)
+def evaluation_that_stays_before_one_joins(job):
+    model = net(nn.Dropout(0.3))
+    job.after_step(lambda step, loss: model.eval())
+    return simple(job, model, sgd(model))
+
+
+@pattern(joins=4)
+def random_numbers_with_one_that_joins(job):
+    """A generator in the data set, one in the loop, one of the batch."""
+    draw = random.Random(0)
+
+    class Noisy(Points):
+        def __init__(self):
+            super().__init__()
+            self.rng = random.Random(1)
+
+        def __getitem__(self, i):
+            x, y = super().__getitem__(i)
+            return x + 0.1 * self.rng.random(), y
+
+    def collate(rows, rng=random.Random(2)):
+        return torch.stack([x for x, _ in rows]) * (1 + rng.random()), torch.tensor([y for _, y in rows])
+
+    model = net(nn.Dropout(0.2))
+    job.attach(model, sgd(model))
+    loop(job, model, lambda n, x, y: job.backward(F.cross_entropy(model(x * (1 + draw.random())), y)), Noisy(), collate=collate)
+    return state(model)
+
+
 # ---- data whose order or content is the process's own ----
 
 OTHER = ("is another one here than on another worker", "sorted(", "PYTHONHASHSEED")

@@ -18,8 +18,10 @@ import torch
 _MARKS = 1048573  # marks are below this, so that sums of their squares are exact
 _CELLS = 3  # how many workers have said it, their sum, the sum of their squares
 NEAR = 1e-4  # relatively: numbers that may differ by rounding
+NEAR_SAMPLES = 1e-3  # and means of an item, which libraries decode not quite alike
 _BYTES = 1 << 16  # of a tensor, that are looked at
 _ELEMENTS = 4096  # of a list
+_PIXELS = 1024  # bytes that are taken for an image
 
 
 def mark_of(*parts: bytes) -> int:
@@ -54,14 +56,14 @@ class Agreement:
         """Nothing is said yet."""
         self._said, self._near = {}, {}
 
-    def say(self, name: str, value: Optional[float], near: bool = False) -> None:
-        """What it is here; None: this worker does not know. near: may differ by rounding."""
+    def say(self, name: str, value: Optional[float], near: float = 0.0) -> None:
+        """What it is here; None: this worker does not know. near: how far it may be off, relatively; 0: it is a mark."""
         if value is None or not math.isfinite(value):
             self._said.pop(name, None)
             return
         self._said[name] = float(value) if near else float(int(value) % _MARKS)
         if near:
-            self._near[name] = NEAR
+            self._near[name] = near
 
     def put(self, cells: torch.Tensor) -> None:
         """Into this worker's share of the exchange."""
@@ -89,7 +91,7 @@ class Agreement:
 
 
 class Print:
-    """An item as two numbers: one of what is exact in it, one of its floats, which may differ by rounding."""
+    """An item as two numbers: one of what is exact in it, one of its floats and images, which may differ a little from machine to machine."""
 
     def __init__(self, item: Any, exact: bool) -> None:
         """exact: floats belong to the first, too."""
@@ -119,7 +121,8 @@ class Print:
         self._bytes(repr(tuple(tensor.shape)).encode())
         most = max(1, _BYTES // max(1, flat.element_size()))
         some = flat[:: max(1, -(-flat.numel() // most))].cpu().contiguous()
-        if (some.is_floating_point() or some.is_complex()) and not self._exact:
+        inexact = some.is_floating_point() or some.is_complex() or (some.dtype == torch.uint8 and flat.numel() >= _PIXELS)
+        if inexact and not self._exact:
             self._float(float(some.abs().double().mean()) if some.numel() else 0.0)
         elif some.numel():
             self._bytes(some.view(torch.uint8).numpy().tobytes())
@@ -170,4 +173,4 @@ def print_of(item: Any, exact: bool) -> Optional[Print]:
         return None
 
 
-__all__ = ["NEAR", "Agreement", "Print", "mark_of", "mark_of_plain", "print_of"]
+__all__ = ["NEAR", "NEAR_SAMPLES", "Agreement", "Print", "mark_of", "mark_of_plain", "print_of"]

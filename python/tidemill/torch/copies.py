@@ -31,6 +31,11 @@ _NEAR = 0.5  # relative distance from the weights: what is farther is no average
 Read = Callable[[], Any]
 
 
+def _is_plain(thing: Any) -> bool:
+    """A tensor whose values are here."""
+    return type(thing) in (torch.Tensor, nn.Parameter) and thing.device.type != "meta" and thing.layout == torch.strided
+
+
 class _Likeness:
     """What a copy of the model looks like: of all parameters, or of the trained ones."""
 
@@ -44,7 +49,7 @@ class _Likeness:
         """The tensors of a thing that looks like this, in the order of the parameters."""
         count = len(self.names)
         if isinstance(thing, torch.Tensor):
-            same = thing.dim() == 1 and thing.numel() == self.elements >= _FLAT_MIN and thing.is_floating_point()
+            same = _is_plain(thing) and thing.dim() == 1 and thing.numel() == self.elements >= _FLAT_MIN and thing.is_floating_point()
             return [thing] if same and not (thing.requires_grad and thing.is_leaf) else None
         if isinstance(thing, (list, tuple, deque)):
             found = list(thing) if len(thing) == count >= _LIST_MIN else []
@@ -54,7 +59,7 @@ class _Likeness:
             found = list(thing.parameters())
         else:
             return None
-        alike = len(found) == count and count and all(isinstance(t, torch.Tensor) and t.device.type != "meta" for t in found)
+        alike = len(found) == count and count and all(_is_plain(t) for t in found)
         return found if alike and [(t.shape, t.dtype) for t in found] == self.kinds else None
 
     def _of_map(self, thing: Dict[Any, Any]) -> List[Any]:
@@ -85,12 +90,19 @@ def _holders(things: Sequence[Any], frames: Sequence[Any]) -> Dict[int, List[Rea
         if isinstance(holder, types.CellType):
             out[id(holder.cell_contents)].append(lambda holder=holder: holder.cell_contents)
             continue
-        table = holder if isinstance(holder, dict) else getattr(holder, "__dict__", None)
+        table = holder if isinstance(holder, dict) else _attributes_of(holder)
         if isinstance(table, dict) and table is not out:
             for key, value in list(table.items()):
                 if id(value) in out:
                     out[id(value)].append(lambda table=table, key=key: table.get(key))
     return out
+
+
+def _attributes_of(holder: Any) -> Any:
+    try:
+        return holder.__dict__
+    except Exception:  # noqa: BLE001  # it has none, or is a proxy of something that is not there
+        return None
 
 
 class _Copy:
@@ -116,7 +128,7 @@ class _Copy:
         self._reads = reads[:8]
 
     def _tensors(self, thing: Any) -> Optional[List[torch.Tensor]]:
-        return self._like.of(thing) if self._like is not None else list(thing.parameters())
+        return self._like.of(thing) if self._like is not None else [t for t in thing.parameters() if _is_plain(t)]
 
     def changed(self, snapshots: Sequence[torch.Tensor]) -> bool:
         """In place; or its place has another now, which is near the weights, and not just those of a step."""
@@ -245,7 +257,7 @@ class Copies:
         """Not those that are parts of others beside."""
         parts: Set[int] = {id(part) for module in beside for part in module.modules() if part is not module}
         for module in beside:
-            tensors = [t for t in module.parameters() if t.device.type != "meta" and not isinstance(t, nn.UninitializedParameter)]
+            tensors = [t for t in module.parameters() if _is_plain(t)]
             if id(module) in parts or not tensors:
                 continue
             kind = type(module).__name__

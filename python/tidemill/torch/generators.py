@@ -82,6 +82,13 @@ def _attributes(thing: Any) -> List[Any]:
 
 
 def _children(thing: Any) -> List[Any]:
+    try:
+        return _parts_of(thing)
+    except Exception:  # noqa: BLE001  # a proxy of something that is not there (yet)
+        return []
+
+
+def _parts_of(thing: Any) -> List[Any]:
     if isinstance(thing, (str, bytes, int, float, complex, torch.Tensor, type, types.ModuleType, types.FrameType, types.CodeType)):
         return []
     if isinstance(thing, dict):
@@ -120,7 +127,7 @@ class Generators:
                     continue
                 seen.add(id(thing))
                 kept.append(thing)
-                if isinstance(thing, self._kinds):
+                if issubclass(type(thing), self._kinds):  # proxies may say what they like of their class
                     self._take(thing)
                 else:
                     following += _children(thing)
@@ -161,7 +168,7 @@ class Generators:
 
 def _is_data(thing: Any) -> bool:
     """Loaders and data sets have their own times to be seeded; modules of Python are not searched."""
-    return isinstance(thing, (types.ModuleType, torch.utils.data.DataLoader, torch.utils.data.Dataset, torch.utils.data.Sampler))
+    return issubclass(type(thing), (types.ModuleType, torch.utils.data.DataLoader, torch.utils.data.Dataset, torch.utils.data.Sampler))
 
 
 def generators_in(*things: Any) -> Generators:

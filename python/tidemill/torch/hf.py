@@ -102,7 +102,8 @@ _WHY = {
 _STRATEGIES = {"eval_strategy": ("no", "steps", "epoch"), "logging_strategy": ("no", "steps", "epoch"),
                "save_strategy": ("no", "steps", "epoch", "best")}
 _MEASURED = ("reduce_lr_on_plateau", "greedy")
-_OVERRIDDEN = ("_run_epoch", "_maybe_log_save_evaluate", "_clip_grad_norm", "_get_num_items_in_batch", "training_step", "get_train_dataloader", "_get_train_sampler", "get_batch_samples", "_inner_training_loop",
+_OVERRIDDEN = ("_run_epoch", "_maybe_log_save_evaluate", "_clip_grad_norm", "_get_num_items_in_batch",
+               "training_step", "get_train_dataloader", "_get_train_sampler", "get_batch_samples", "_inner_training_loop",
                "compute_loss_context_manager", "autocast_smart_context_manager", "_save_checkpoint")
 _NOT_CALLED = ("on_epoch_begin", "on_step_begin", "on_substep_end", "on_pre_optimizer_step", "on_optimizer_step")
 

@@ -24,7 +24,7 @@ import time
 import traceback
 import warnings
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 import torch
 from torch import nn
@@ -1004,12 +1004,7 @@ class Job:
         try:
             for update in self._settings.updates.values():
                 update()
-            if self._commit_callbacks and not self._pauses:
-                self._strays.before_hooks()
-                for callback in self._commit_callbacks:
-                    callback(step, self._mean_loss())
-                self._strays.after_hooks("on_commit")
-            else:
+            with self._watched("on_commit", self._commit_callbacks):
                 for callback in self._commit_callbacks:
                     callback(step, self._mean_loss())
             if self._positions:
@@ -1055,6 +1050,10 @@ class Job:
         finally:
             self._in_callback = ""
 
+    def _watched(self, name: str, callbacks: Sequence[Any]) -> ContextManager[None]:
+        own_loop = self._state is not None and not self._pauses
+        return self._strays.watched(name) if callbacks and own_loop else contextlib.nullcontext()
+
     _in_callback = ""  # the name of what is called
 
     def _enter_callback(self, name: str) -> None:
@@ -1069,12 +1068,9 @@ class Job:
             self._told = True
             self._enter_callback("after_step")
             self._log(*told)
-            if self._callbacks:
-                self._strays.before_hooks()
-            for callback in [callback for callback, whole in self._callbacks if not whole]:
-                callback(*told)
-            if self._callbacks:
-                self._strays.after_hooks("after_step")
+            with self._watched("after_step", self._callbacks):
+                for callback in [callback for callback, whole in self._callbacks if not whole]:
+                    callback(*told)
         due = [callback for callback, whole in self._callbacks if whole and self.committed_step % whole == 0]
         if due and self.committed_step:
             self._tell_whole(due, told)

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 
 from tidemill.errors import UsageError
-from tidemill.torch.agreement import NEAR, Agreement, mark_of, mark_of_plain
+from tidemill.torch.agreement import NEAR, NEAR_SAMPLES, Agreement, mark_of, mark_of_plain
 from tidemill.torch.guards import some_of
 
 ITEMS, ORDER = "items", "order"
@@ -62,7 +62,8 @@ def _loosely(value: Any, measured: Optional[List[float]]) -> Any:
 
 
 class Seen:
-    """The samples that were looked at last, as part of the job's state: a process that comes when all others are gone can compare, too."""
+    """Samples of the first step, or the first item of a stream's last step, as part of the job's state: a process that comes when all others are gone can
+    compare, too. It follows from the step alone, as all state does."""
 
     def __init__(self) -> None:
         self.step = 0
@@ -94,7 +95,7 @@ class Seen:
             return False
         mark, size = seen.numbers
         told = self.numbers.get(f"{name}'s size", size)
-        return mark != int(self.numbers[name]) or abs(size - told) > NEAR * abs(told)
+        return mark != int(self.numbers[name]) or abs(size - told) > NEAR_SAMPLES * abs(told)
 
     def state_dict(self) -> Dict[str, Any]:
         """Of the last commit, of one size."""
@@ -162,20 +163,20 @@ class Replicas:
             seen = marks.get(name)
             if seen is not None:
                 told.say(name, seen.numbers[0])
-                told.say(size, seen.numbers[1], near=True)
+                told.say(size, seen.numbers[1], NEAR_SAMPLES)
         notes = state.committed_notes()
         if notes is not None:
             settings = _settings_of(notes)
             told.say(_SCHEDULE, mark_of_plain(notes["schedule"]))
             measured: Optional[List[float]] = None if self._bitwise else []
             told.say(_STATE, mark_of_plain(_loosely(state.extras.compared(notes.get("extras") or {}), measured)))
-            told.say(_MEASURED, sum(measured) if measured else None, near=True)
+            told.say(_MEASURED, sum(measured) if measured else None, NEAR)
             for key in self._keys:
                 told.say(f"setting {key}", mark_of_plain(settings.pop(key, None)))
             told.say(_OTHERS, mark_of_plain(settings))
         if self._hooks is not None:
             told.say(_CHANGED, self._hooks[0])
-            told.say(_VALUES, self._hooks[1], near=not self._bitwise)
+            told.say(_VALUES, self._hooks[1], 0.0 if self._bitwise else NEAR)
         told.put(cells)
 
     def check(self, cells: torch.Tensor, step: int, items: Optional[int]) -> None:
@@ -183,6 +184,8 @@ class Replicas:
         odd = next(iter(self.agreement.odd(cells)), None)
         if odd is not None:
             raise UsageError(self._text(odd, step, items))
+        if items is not None and step > 1:
+            return  # what is kept of numbered samples is of the first step, so that it is the same whoever came and went
         told = self.agreement.heard(cells)
         self._seen.note(step, {name: told[name] for name in (*SAMPLES, *_SIZES) if name in told})
 

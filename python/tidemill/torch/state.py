@@ -198,6 +198,7 @@ class ModelState:
         self.follow: Any = None  # tidemill.torch.follow, where layers can move while they are trained
         self.shards: Any = None  # tidemill.torch.shards, where workers hold different layers
         self.step = 0
+        self._committed: Tuple[int, Any] = (-1, None)  # a step, and the notes of its commit
         guards.own(optimizer)
         self.watch = guards.Watch(self)
 
@@ -302,15 +303,18 @@ class ModelState:
         return {**self.shared_notes(), "state": self.extras.plain}
 
     def committed_notes(self) -> Any:
-        """As the layers have them, which this worker has written or was given; None: it holds none of this step."""
-        layer = next((layer for layer in self.layers if layer.step == self.step), None)
-        if layer is None:
-            return None
-        notes = layer.read_notes()["shared"]
-        keeper = None if self.keeper is None else self.layers[self.keeper]
-        if keeper is not None and keeper.step == self.step:
-            notes["extras"] = keeper.read_notes()["extras"]
-        return notes
+        """Of the last commit, here or elsewhere, as the layers have them; None: this worker holds none of that step. The script's own state is under
+        "extras", where this worker has it."""
+        if self._committed[0] != self.step:
+            layer = next((layer for layer in self.layers if layer.step == self.step), None)
+            if layer is None:
+                return None
+            notes = layer.read_notes()["shared"]
+            keeper = None if self.keeper is None else self.layers[self.keeper]
+            if keeper is not None and keeper.step == self.step:
+                notes["extras"] = keeper.read_notes()["extras"]
+            self._committed = (self.step, notes)
+        return self._committed[1]
 
     def load_shared_notes(self, notes: Any) -> None:
         """Applies the result of whole_notes."""
@@ -336,12 +340,15 @@ class ModelState:
         for layer in self._chosen(held):
             layer.write_notes(step, shared, told)
         self.step = step
+        self._committed = (step, shared if self.keeper is None else {**shared, "extras": self.extras.plain_parts()[1]})
         self.watch.remember()
 
     def refresh(self, step: int, held: Optional[Sequence[int]] = None) -> bool:
         """Before a step: layers may have come from other workers and have another step's state. Returns whether they have."""
         layers = self._chosen(held)
         moved = self.step != step
+        if moved:
+            self._committed = (-1, None)
         if layers and moved:
             notes = layers[0].read_notes()["shared"]
             if self.keeper is not None:

@@ -8,9 +8,8 @@ their own attributes are found when they do it.
 
 from __future__ import annotations
 
+import contextlib
 import gc
-import random
-import sys
 import weakref
 from typing import Any, Dict, Iterator, List, Set, Tuple
 
@@ -90,13 +89,22 @@ class Strays:
 
     # -- what functions set --
 
-    def before_hooks(self) -> None:
-        """Functions given to on_commit, or after_step, are called now."""
+    @contextlib.contextmanager
+    def watched(self, name: str) -> Iterator[None]:
+        """Around functions given to job.`name`: numbers of modules that they set are this process's own, and one that comes later has those that it was made with.
+        What the model does when it is called there (sizes that it keeps) is none of that."""
         self._hooked += 1
         if self._compiled or (len(self._modules) > _MODULES and self._hooked > _WATCHED):
+            yield
             return
-        self._ran, self._set = False, self._numbers_of_model()
-        self._hook = nn.modules.module.register_module_forward_pre_hook(self._runs)
+        self._ran, before = False, self._numbers_of_model()
+        hook = nn.modules.module.register_module_forward_pre_hook(self._runs)
+        try:
+            yield
+        finally:
+            hook.remove()
+        if not self._ran:
+            self._check_set(name, before)
 
     def _runs(self, *_: Any) -> None:
         self._ran = True
@@ -106,15 +114,7 @@ class Strays:
         """It would be compiled anew for a hook."""
         return any("_orig_mod" in m._modules or getattr(m, "_compiled_call_impl", None) is not None for m in self._state.model.modules())
 
-    def after_hooks(self, name: str) -> None:
-        """Numbers of modules that they have set are this process's own: one that comes later has those that it was made with. What the model does when it is
-        called (sizes that it keeps) is none of that."""
-        before, self._set = self._set, None
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
-        if before is None or self._ran:
-            return
+    def _check_set(self, name: str, before: Dict[Place, Any]) -> None:
         now = self._numbers_of_model()
         odd = next((place for place in now if now[place] != before.get(place, now[place])), None)
         if odd is not None and not self._state.extras.tells(now[odd]):
@@ -127,10 +127,7 @@ class Strays:
         return {(name, key): value for name, module in self._modules if not attached.holds(module)
                 for key, value in module.__dict__.items() if _is_number(value)}
 
-    _hook: Any = None  # on the forward passes of all modules
     _hooked, _ran = 0, False
-    _set: Any = None
-
     @staticmethod
     def differ(now: Dict[Place, Any], before: Dict[Place, Any]) -> List[Place]:
         """Where they do."""
