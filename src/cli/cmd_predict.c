@@ -403,8 +403,10 @@ static int read_ways(struct tm_cli *cli, struct tm_predict_request *request, str
 }
 
 /* Rates that nobody publishes, and accelerators that nobody has measured. */
-static void print_assumed_of(struct tm_cli *cli, const struct tm_instance_type *type)
+static void print_assumed_of(struct tm_cli *cli, const struct tm_predict_request *request,
+                             const struct tm_instance_type *type)
 {
+    struct tm_network network = tm_network_of(request->model->layers, request->model->layer_count);
     const char *maker = tm_plan_maker(type);
     if (type->network_assumed)
         tm_text_printf(&cli->out, "  network      that of %s is not known: %g Gbit/s is taken, which any cloud gives\n",
@@ -412,14 +414,21 @@ static void print_assumed_of(struct tm_cli *cli, const struct tm_instance_type *
     if (strcmp(maker, "nvidia") != 0)
         tm_text_printf(&cli->out, "  accelerator  nobody has measured a %s for us: this is a GPU with the same peaks\n",
                        type->gpu);
+    else if (request->measured_count == 0 &&
+             !tm_compute_is_measured(request->compute, &network, type->gpu, request->precision))
+        tm_text_printf(&cli->out,
+                       "  accelerator  of such a network no step on %s GPUs is known: a common GPU of their "
+                       "figures, in a wider interval\n",
+                       type->gpu);
 }
 
-static void print_assumed(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_described_fleet *fleet)
+static void print_assumed(struct tm_cli *cli, const struct tm_catalog *catalog,
+                          const struct tm_predict_request *request, const struct tm_described_fleet *fleet)
 {
     for (size_t g = 0; g < fleet->group_count; g++)
         for (size_t i = 0; i < catalog->instance_count; i++) {
             if (strcmp(catalog->instances[i].name, fleet->names[g]) != 0) continue;
-            print_assumed_of(cli, &catalog->instances[i]);
+            print_assumed_of(cli, request, &catalog->instances[i]);
             break;
         }
 }
@@ -471,7 +480,7 @@ static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, cons
         print_prediction_json(cli, model, &prediction, &fleet, request.precision, request.batch, correction, NULL);
     } else if (rc == 0) {
         print_prediction(cli, model, &prediction, &fleet, request.precision, request.batch);
-        print_assumed(cli, catalog, &fleet);
+        print_assumed(cli, catalog, &request, &fleet);
         print_hint(cli, model, request.precision);
         if (tm_given(cli, "observed"))
             tm_text_printf(&cli->out, "  observed     the job's own steps changed the prediction by %+.1f%%\n",
