@@ -704,13 +704,17 @@ static int read_running(struct plan *plan, struct tm_error *e)
     return plan->running.part_count > 0 ? 0 : tm_error_set(e, TM_EUSAGE, "--running: empty");
 }
 
+enum { RUNNING_MAX = 64 }; /* instances of a type that runs, which may be more than the new plan's */
+
 /* Filters are for the new plan: what runs may lie elsewhere. */
 static int find_running(struct plan *plan, struct tm_error *e)
 {
     int rc = read_running(plan, e);
     if (rc != -(int)TM_ENOTFOUND) return rc;
+    struct tm_plan_request everywhere = plan->request;
+    if (everywhere.max_instances < RUNNING_MAX) everywhere.max_instances = RUNNING_MAX;
     plan->is_home = true;
-    rc = tm_plan_make_supply(&plan->catalog, &plan->request, &plan->home, e);
+    rc = tm_plan_make_supply(&plan->catalog, &everywhere, &plan->home, e);
     if (rc == 0) rc = read_running(plan, e);
     return rc == -(int)TM_ENOTFOUND ? -(int)TM_EUSAGE : rc;
 }
