@@ -220,12 +220,6 @@ static void write_shares(struct tm_jsonout *json, const struct tm_prediction *p,
     tm_jsonout_end(json);
 }
 
-/* Of a job that lasts: longer than the burst of its links. */
-static double lasting_samples_per_s(const struct tm_prediction *p)
-{
-    return p->sustained_s > p->step_s.mean ? p->samples_per_s * p->step_s.mean / p->sustained_s : p->samples_per_s;
-}
-
 /* `smallest`: what would hold a model that does not fit; NULL: it fits. */
 static void print_prediction_json(struct tm_cli *cli, const struct tm_model *model, const struct tm_prediction *p,
                                   const struct tm_described_fleet *fleet, enum tm_precision precision, int batch,
@@ -269,8 +263,8 @@ static void print_prediction_json(struct tm_cli *cli, const struct tm_model *mod
     tm_jsonout_bool(&json, "fits", p->fits);
     tm_jsonout_string(&json, "limit", p->limit);
     tm_jsonout_object(&json, "usd_per_million_samples");
-    tm_jsonout_number(&json, "on_demand", tm_usd_per_million(fleet->on_demand_usd_h, lasting_samples_per_s(p)));
-    tm_jsonout_number(&json, "spot", tm_usd_per_million(fleet->spot_usd_h, lasting_samples_per_s(p)));
+    tm_jsonout_number(&json, "on_demand", tm_usd_per_million(fleet->on_demand_usd_h, tm_prediction_lasting_rate(p)));
+    tm_jsonout_number(&json, "spot", tm_usd_per_million(fleet->spot_usd_h, tm_prediction_lasting_rate(p)));
     tm_jsonout_end(&json);
     tm_jsonout_end(&json);
 }
@@ -344,10 +338,10 @@ static void print_prediction(struct tm_cli *cli, const struct tm_model *model, c
     tm_text_printf(out, "%s of %.0f GiB a GPU\n", p->stages > 8 ? ", ..." : "", p->memory_limit_gib);
     if (!isnan(fleet->on_demand_usd_h))
         tm_text_printf(out, "  on-demand    $%.2f/h, $%.4g per million samples\n", fleet->on_demand_usd_h,
-                       tm_usd_per_million(fleet->on_demand_usd_h, lasting_samples_per_s(p)));
+                       tm_usd_per_million(fleet->on_demand_usd_h, tm_prediction_lasting_rate(p)));
     if (!isnan(fleet->spot_usd_h))
         tm_text_printf(out, "  spot         $%.2f/h, $%.4g per million samples\n", fleet->spot_usd_h,
-                       tm_usd_per_million(fleet->spot_usd_h, lasting_samples_per_s(p)));
+                       tm_usd_per_million(fleet->spot_usd_h, tm_prediction_lasting_rate(p)));
 }
 
 /* Probed links of the granted instances, if any, instead of what the catalogue says. */
