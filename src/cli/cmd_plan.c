@@ -196,6 +196,8 @@ struct plan {
     struct tm_plan_advice advice;
     struct tm_plan_relaxation relax;
     struct tm_plan_fleet running; /* of --running */
+    struct tm_supply home;        /* of its types everywhere, where it does not lie where the new plan may */
+    bool is_home;                 /* that is being made, or was */
     struct tm_replan replan;
     struct tm_given_traces traces; /* of --trace, or of the job file */
     struct tm_risk risk;
@@ -393,11 +395,24 @@ static bool zone_matches(const struct tm_cli *cli, const struct tm_offer *offer)
     return given == NULL;
 }
 
+/* Is the type in --running? */
+static bool is_running(const struct plan *plan, const struct tm_instance_type *instance)
+{
+    const char *text = tm_given_text(plan->cli, "running");
+    size_t length = strlen(instance->name);
+    for (const char *at = text; text != NULL && (at = strcasestr(at, instance->name)) != NULL; at++) {
+        bool begins = at > text && strchr(" xX", at[-1]) != NULL;
+        if (begins && strchr(" ,:", at[length]) != NULL) return true; /* its end is one of these, too */
+    }
+    return false;
+}
+
 static bool is_allowed(const void *context, const struct tm_instance_type *instance, const struct tm_offer *offer,
                        bool anchor)
 {
     const struct plan *plan = context;
     const struct tm_cli *cli = plan->cli;
+    if (plan->is_home) return anchor || is_running(plan, instance);
     if (!anchor && is_unasked(plan, instance)) return false;
     if (is_retired(plan, offer)) return false;
     const struct tm_instance_type *anchors = plan->request.supply.anchor_type;
@@ -646,8 +661,9 @@ static const struct tm_offer *find_offer(const struct plan *plan, const char *na
 {
     const struct tm_offer *best = NULL;
     const struct tm_offer *first = plan->running.part_count > 0 ? plan->running.parts[0].offer : NULL;
-    for (size_t i = 0; i < plan->supply.pool_count; i++) {
-        const struct tm_offer *offer = plan->supply.pools[i].offer;
+    const struct tm_supply *supply = plan->is_home ? &plan->home : &plan->supply;
+    for (size_t i = 0; i < supply->pool_count; i++) {
+        const struct tm_offer *offer = supply->pools[i].offer;
         double price = on_demand ? offer->on_demand_usd_h : offer->spot_usd_h;
         if (strcasecmp(plan->catalog.instances[offer->instance].name, name) != 0 || isnan(price)) continue;
         if (first != NULL && offer->region != first->region) continue;
@@ -659,6 +675,7 @@ static const struct tm_offer *find_offer(const struct plan *plan, const char *na
 /* COUNTx TYPE[:on-demand], separated by commas. */
 static int read_running(struct plan *plan, struct tm_error *e)
 {
+    plan->running = (struct tm_plan_fleet){0};
     for (const char *at = tm_given_text(plan->cli, "running"); *at != '\0';) {
         char part[128];
         char name[96];
@@ -678,14 +695,28 @@ static int read_running(struct plan *plan, struct tm_error *e)
         if (colon != NULL) *colon = '\0';
         const struct tm_offer *offer = find_offer(plan, name, on_demand);
         if (offer == NULL)
-            return tm_error_set(e, TM_EUSAGE,
-                                "--running: %s is not offered anywhere that may be used, or not together with the rest",
+            return tm_error_set(e, TM_ENOTFOUND, "--running: %s is not offered anywhere, or not together with the rest",
                                 name);
         plan->running.parts[plan->running.part_count++] = (struct tm_plan_part){
             &plan->catalog.instances[offer->instance], offer, on_demand ? 0 : instances, on_demand ? instances : 0};
         at += length + (at[length] != '\0');
     }
     return plan->running.part_count > 0 ? 0 : tm_error_set(e, TM_EUSAGE, "--running: empty");
+}
+
+enum { RUNNING_MAX = 64 }; /* instances of a type that runs, which may be more than the new plan's */
+
+/* Filters are for the new plan: what runs may lie elsewhere. */
+static int find_running(struct plan *plan, struct tm_error *e)
+{
+    int rc = read_running(plan, e);
+    if (rc != -(int)TM_ENOTFOUND) return rc;
+    struct tm_plan_request everywhere = plan->request;
+    if (everywhere.max_instances < RUNNING_MAX) everywhere.max_instances = RUNNING_MAX;
+    plan->is_home = true;
+    rc = tm_plan_make_supply(&plan->catalog, &everywhere, &plan->home, e);
+    if (rc == 0) rc = read_running(plan, e);
+    return rc == -(int)TM_ENOTFOUND ? -(int)TM_EUSAGE : rc;
 }
 
 static int replan(struct plan *plan, struct tm_error *e)
@@ -696,7 +727,9 @@ static int replan(struct plan *plan, struct tm_error *e)
     struct tm_replan_state state = {.fleet = &plan->running, .observed = &observed};
     int64_t elapsed_ms = 0;
     tm_observed_init(&observed);
-    int rc = read_running(plan, e);
+    int rc = find_running(plan, e);
+    if (plan->is_home) state.home = &plan->home;
+    plan->is_home = false; /* the rest is for the new plan */
     if (rc == 0) rc = tm_given_number(cli, "done", 0, 1e15, &state.samples_done, e);
     if (rc == 0) rc = tm_given_number(cli, "spent", 0, 1e12, &state.spent_usd, e);
     if (rc == 0) rc = tm_given_duration(cli, "elapsed", &elapsed_ms, e);
@@ -1184,6 +1217,7 @@ int tm_cmd_plan(struct tm_cli *cli, struct tm_error *e)
     tm_model_init(&plan->model);
     tm_job_init(&plan->job);
     tm_knowledge_init(&plan->knowledge);
+    tm_supply_init(&plan->home);
     tm_supply_init(&plan->supply);
     tm_given_traces_init(&plan->traces);
     tm_risk_init(&plan->risk);
@@ -1191,6 +1225,7 @@ int tm_cmd_plan(struct tm_cli *cli, struct tm_error *e)
     tm_free(plan->loss_rates);
     tm_risk_deinit(&plan->risk);
     tm_given_traces_deinit(&plan->traces);
+    tm_supply_deinit(&plan->home);
     tm_supply_deinit(&plan->supply);
     tm_knowledge_deinit(&plan->knowledge);
     tm_job_deinit(&plan->job);

@@ -220,12 +220,6 @@ static void write_shares(struct tm_jsonout *json, const struct tm_prediction *p,
     tm_jsonout_end(json);
 }
 
-/* Of a job that lasts: longer than the burst of its links. */
-static double lasting_samples_per_s(const struct tm_prediction *p)
-{
-    return p->sustained_s > p->step_s.mean ? p->samples_per_s * p->step_s.mean / p->sustained_s : p->samples_per_s;
-}
-
 /* `smallest`: what would hold a model that does not fit; NULL: it fits. */
 static void print_prediction_json(struct tm_cli *cli, const struct tm_model *model, const struct tm_prediction *p,
                                   const struct tm_described_fleet *fleet, enum tm_precision precision, int batch,
@@ -269,8 +263,8 @@ static void print_prediction_json(struct tm_cli *cli, const struct tm_model *mod
     tm_jsonout_bool(&json, "fits", p->fits);
     tm_jsonout_string(&json, "limit", p->limit);
     tm_jsonout_object(&json, "usd_per_million_samples");
-    tm_jsonout_number(&json, "on_demand", tm_usd_per_million(fleet->on_demand_usd_h, lasting_samples_per_s(p)));
-    tm_jsonout_number(&json, "spot", tm_usd_per_million(fleet->spot_usd_h, lasting_samples_per_s(p)));
+    tm_jsonout_number(&json, "on_demand", tm_usd_per_million(fleet->on_demand_usd_h, tm_prediction_lasting_rate(p)));
+    tm_jsonout_number(&json, "spot", tm_usd_per_million(fleet->spot_usd_h, tm_prediction_lasting_rate(p)));
     tm_jsonout_end(&json);
     tm_jsonout_end(&json);
 }
@@ -344,10 +338,10 @@ static void print_prediction(struct tm_cli *cli, const struct tm_model *model, c
     tm_text_printf(out, "%s of %.0f GiB a GPU\n", p->stages > 8 ? ", ..." : "", p->memory_limit_gib);
     if (!isnan(fleet->on_demand_usd_h))
         tm_text_printf(out, "  on-demand    $%.2f/h, $%.4g per million samples\n", fleet->on_demand_usd_h,
-                       tm_usd_per_million(fleet->on_demand_usd_h, lasting_samples_per_s(p)));
+                       tm_usd_per_million(fleet->on_demand_usd_h, tm_prediction_lasting_rate(p)));
     if (!isnan(fleet->spot_usd_h))
         tm_text_printf(out, "  spot         $%.2f/h, $%.4g per million samples\n", fleet->spot_usd_h,
-                       tm_usd_per_million(fleet->spot_usd_h, lasting_samples_per_s(p)));
+                       tm_usd_per_million(fleet->spot_usd_h, tm_prediction_lasting_rate(p)));
 }
 
 /* Probed links of the granted instances, if any, instead of what the catalogue says. */
@@ -403,8 +397,10 @@ static int read_ways(struct tm_cli *cli, struct tm_predict_request *request, str
 }
 
 /* Rates that nobody publishes, and accelerators that nobody has measured. */
-static void print_assumed_of(struct tm_cli *cli, const struct tm_instance_type *type)
+static void print_assumed_of(struct tm_cli *cli, const struct tm_predict_request *request,
+                             const struct tm_instance_type *type)
 {
+    struct tm_network network = tm_network_of(request->model->layers, request->model->layer_count);
     const char *maker = tm_plan_maker(type);
     if (type->network_assumed)
         tm_text_printf(&cli->out, "  network      that of %s is not known: %g Gbit/s is taken, which any cloud gives\n",
@@ -412,14 +408,21 @@ static void print_assumed_of(struct tm_cli *cli, const struct tm_instance_type *
     if (strcmp(maker, "nvidia") != 0)
         tm_text_printf(&cli->out, "  accelerator  nobody has measured a %s for us: this is a GPU with the same peaks\n",
                        type->gpu);
+    else if (request->measured_count == 0 &&
+             !tm_compute_is_measured(request->compute, &network, type->gpu, request->precision))
+        tm_text_printf(&cli->out,
+                       "  accelerator  of such a network no step on %s GPUs is known: a common GPU of their "
+                       "figures, in a wider interval\n",
+                       type->gpu);
 }
 
-static void print_assumed(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_described_fleet *fleet)
+static void print_assumed(struct tm_cli *cli, const struct tm_catalog *catalog,
+                          const struct tm_predict_request *request, const struct tm_described_fleet *fleet)
 {
     for (size_t g = 0; g < fleet->group_count; g++)
         for (size_t i = 0; i < catalog->instance_count; i++) {
             if (strcmp(catalog->instances[i].name, fleet->names[g]) != 0) continue;
-            print_assumed_of(cli, &catalog->instances[i]);
+            print_assumed_of(cli, request, &catalog->instances[i]);
             break;
         }
 }
@@ -471,7 +474,7 @@ static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, cons
         print_prediction_json(cli, model, &prediction, &fleet, request.precision, request.batch, correction, NULL);
     } else if (rc == 0) {
         print_prediction(cli, model, &prediction, &fleet, request.precision, request.batch);
-        print_assumed(cli, catalog, &fleet);
+        print_assumed(cli, catalog, &request, &fleet);
         print_hint(cli, model, request.precision);
         if (tm_given(cli, "observed"))
             tm_text_printf(&cli->out, "  observed     the job's own steps changed the prediction by %+.1f%%\n",

@@ -83,6 +83,8 @@ static int show(struct tm_cli *cli, const struct tm_risk_query *query, double co
     }
     int rc = tm_table_print(&table, &cli->term, &cli->out, e);
     tm_table_deinit(&table);
+    if (rc == 0 && !cli->quiet && query->region == NULL)
+        tm_text_puts(&cli->out, "\nOf any region, and they differ much: --region or --zone says which.");
     if (rc == 0 && !cli->quiet)
         tm_text_printf(&cli->out,
                        "\n%s instances that start together and are not replaced, by what is known of the risk of spot "
@@ -100,8 +102,15 @@ int tm_forecast_known(struct tm_cli *cli, struct tm_error *e)
                                   .region = tm_given_text(cli, "region"),
                                   .zone = tm_given_text(cli, "zone"),
                                   .band = TM_BAND_UNKNOWN};
+    static const char *const of_traces[] = {"horizon",  "at",     "method",    "interval", "capacity",
+                                            "backtest", "notice", "rebalance", "within"};
     if (cli->argument_count > 0)
         return tm_error_set(e, TM_EUSAGE, "--instance forecasts without a trace: give one of the two");
+    for (size_t i = 0; i < sizeof of_traces / sizeof *of_traces; i++) {
+        if (tm_given(cli, of_traces[i]))
+            return tm_error_set(e, TM_EUSAGE, "--%s is for a trace; --instance always shows 1, 3, 6, 12 and 24 hours",
+                                of_traces[i]);
+    }
     if (query.region == NULL && query.zone != NULL) {
         tm_risk_region(query.zone, region);
         query.region = region;

@@ -33,13 +33,17 @@ static void put_instances(const struct tm_plan_fleet *fleet, struct tm_text *out
 }
 
 /* The number format that the fleet trains in. */
-static const char *precision_of(const struct tm_plan_report *report, const struct tm_plan_answer *answer)
+static int format_of(const struct tm_plan_report *report, const struct tm_plan_answer *answer)
 {
     const struct tm_instance_type *instance = answer->fleet.parts[0].instance;
     for (size_t i = 0; i < report->supply->type_count; i++)
-        if (report->supply->types[i].instance == instance)
-            return tm_precision_names[report->supply->types[i].precision];
-    return tm_precision_names[report->request->supply.precision];
+        if (report->supply->types[i].instance == instance) return (int)report->supply->types[i].precision;
+    return report->request->supply.precision;
+}
+
+static const char *precision_of(const struct tm_plan_report *report, const struct tm_plan_answer *answer)
+{
+    return tm_precision_names[format_of(report, answer)];
 }
 
 /* Of a fleet: are some of its spot prices assumed? */
@@ -401,6 +405,22 @@ static void put_what_ifs(struct tm_text *out, const struct tm_plan_report *repor
     tm_text_puts(out, ".\n");
 }
 
+static void put_unmeasured(struct tm_text *out, const struct tm_plan_report *report,
+                           const struct tm_instance_type *instance)
+{
+    const struct tm_supply_request *supply = &report->request->supply;
+    struct tm_network network = tm_network_of(supply->model->layers, supply->model->layer_count);
+    enum tm_precision precision = (enum tm_precision)format_of(report, &report->result->answers[0]);
+    if (strcmp(tm_plan_maker(instance), "nvidia") != 0)
+        tm_text_printf(out, "Nobody has measured a %s for us: its throughput is that of a GPU with the same peaks.\n",
+                       instance->gpu);
+    else if (!tm_compute_is_measured(supply->compute, &network, instance->gpu, precision))
+        tm_text_printf(out,
+                       "Of such a network no step on %s GPUs is known: its throughput is that of a common GPU of its "
+                       "figures, in a wider interval.\n",
+                       instance->gpu);
+}
+
 /* What was taken to be so, because nobody said or nobody knows. */
 static void put_assumptions(struct tm_cli *cli, const struct tm_plan_report *report)
 {
@@ -448,10 +468,7 @@ static void put_assumptions(struct tm_cli *cli, const struct tm_plan_report *rep
     if (assumed_price)
         tm_text_puts(out, "?: many spot prices of that cloud are the same share of the on-demand price, and nothing is "
                           "known of interruptions; counted halfway to what spot usually costs.\n");
-    const char *maker = tm_plan_maker(instance);
-    if (strcmp(maker, "nvidia") != 0)
-        tm_text_printf(out, "Nobody has measured a %s for us: its throughput is that of a GPU with the same peaks.\n",
-                       instance->gpu);
+    put_unmeasured(out, report, instance);
 }
 
 /* The second row of the table; NULL: there is none. */

@@ -111,7 +111,7 @@ int tm_plan_replan(struct tm_supply *supply, const struct tm_plan_request *reque
                    struct tm_replan *out, struct tm_plan_result *next, struct tm_error *e)
 {
     int rc = request_left(request, state, &out->left, e);
-    if (rc == 0) rc = judge_running(supply, state, out, e);
+    if (rc == 0) rc = judge_running(state->home != NULL ? state->home : supply, state, out, e);
     if (rc != 0) return rc;
     out->holds = still_holds(&out->left, &out->running.expectation);
     if (out->holds) return 0;

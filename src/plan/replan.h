@@ -13,6 +13,7 @@
 
 struct tm_replan_state {
     const struct tm_plan_fleet *fleet; /* that runs */
+    const struct tm_supply *home;      /* where it runs, if the new plan may not lie there; NULL: as the new one */
     double samples_done;
     double elapsed_s;
     double spent_usd;

@@ -472,7 +472,9 @@ static int check(const struct tm_cluster_job *job, const struct tm_cluster *clus
     for (size_t i = 0; i < cluster->count; i++) {
         transient += cluster->workers[i].transient;
         if (!(job->model->steps_per_s[cluster->workers[i].gpu] > 0))
-            return tm_error_set(e, TM_EUSAGE, "the throughput of one worker with a %s is not known: give --speeds",
+            return tm_error_set(e, TM_EUSAGE,
+                                "the throughput of one worker with a %s is not known: give --speeds %s=STEPS_A_SECOND",
+                                tm_cluster_gpu_name(cluster, cluster->workers[i].gpu),
                                 tm_cluster_gpu_name(cluster, cluster->workers[i].gpu));
     }
     if (cluster->count == 0) return tm_error_set(e, TM_EUSAGE, "a cluster needs at least one worker");

@@ -209,6 +209,16 @@ static struct tm_compute_factor find_gpu(const struct tm_compute_model *model, c
     return unknown;
 }
 
+bool tm_compute_is_measured(const struct tm_compute_model *model, const struct tm_network *network, const char *gpu,
+                            enum tm_precision precision)
+{
+    for (size_t i = 0; i < model->gpu_count; i++) {
+        if (same_chip(model->gpus[i].name, gpu))
+            return i == 0 || model->gpus[i].factors[kind_of(network, precision)].measured;
+    }
+    return false;
+}
+
 static void scale_gpu(struct tm_compute__curve *curve, double factor)
 {
     curve->base_ms *= factor;

@@ -98,6 +98,11 @@ struct tm_compute_model tm_compute_prior(void);
 int tm_compute_learn(const struct tm_compute_cell *cells, size_t count, struct tm_compute_model *out,
                      struct tm_error *e);
 
+/* Was a step of a network of this kind measured on the GPU? Where not, it is taken for a common one of its figures, and
+ * intervals are wider. */
+bool tm_compute_is_measured(const struct tm_compute_model *model, const struct tm_network *network, const char *gpu,
+                            enum tm_precision precision);
+
 /* The curve of one network on one GPU at one precision. */
 struct tm_compute__curve {
     double floor_ms;

@@ -231,8 +231,8 @@ static struct weights weights_of(const struct formula *formula)
 }
 
 /* What dropout keeps: masks of a byte for what is added to the residual stream twice, and T5's feed-forward middle with
- * its result; of plain attention the mask of the scores and what is left of them. Fused attention draws its mask anew
- * from a seed. */
+ * its result; of plain attention the mask of the scores, and in 32 bits what is left of them, too (under autocast that
+ * is the 16-bit copy that the next product keeps anyway). Fused attention draws its mask anew from a seed. */
 static void keep_masks(const struct formula *formula, struct tm_layer *layer)
 {
     static const double MASK = 0.25; /* of a value of 32 bits */
@@ -242,7 +242,7 @@ static void keep_masks(const struct formula *formula, struct tm_layer *layer)
     double masks = MASK * (2 * t * (double)formula->hidden + middle + scores);
     if (formula->dropout == 0) return;
     layer->saved_values += masks + middle + scores;
-    layer->wide_values += masks;
+    layer->wide_values += masks - scores; /* two copies in 16 bits are one in 32 */
 }
 
 /* A pre-norm block. Kept for the backward pass, per token: of norms their input in 32 bits and their output; queries,

@@ -244,8 +244,8 @@ static int try_way(struct tm_predictor *predictor, struct way way, struct tm_pre
     for (way.micro_batch = first; way.micro_batch <= last; way.micro_batch *= 2) {
         if (!predict_way(predictor, cut, &way, &prediction)) break;                   /* larger ones fit even less */
         bool same = best->zero == way.zero && (best->tensor > 1) == (way.tensor > 1); /* it asks no more */
-        double to_beat = best->fits ? tm_prediction__lasting_rate(best) * (same ? 1 : BETTER) : 0;
-        if (tm_prediction__lasting_rate(&prediction) > to_beat) *best = prediction;
+        double to_beat = best->fits ? tm_prediction_lasting_rate(best) * (same ? 1 : BETTER) : 0;
+        if (tm_prediction_lasting_rate(&prediction) > to_beat) *best = prediction;
         if (way.micro_batch > last / 2) break;
     }
     return 0;
@@ -272,13 +272,13 @@ static int try_fewer(struct tm_predictor *predictor, struct way way, struct tm_p
     bool good = true; /* one step at least */
     int rc = 0;
     while (rc == 0 && way.pipelines >= least) {
-        double before = best->fits ? tm_prediction__lasting_rate(best) : 0;
+        double before = best->fits ? tm_prediction_lasting_rate(best) : 0;
         int tried = way.pipelines;
         if (all) way.shards = way.pipelines;
         rc = try_way(predictor, way, best, e);
         if (predictor->request.group_count > 1) break;
         way.pipelines = fewer_replicas(tried, inside, good);
-        good = best->fits && tm_prediction__lasting_rate(best) > before;
+        good = best->fits && tm_prediction_lasting_rate(best) > before;
     }
     return rc;
 }

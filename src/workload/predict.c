@@ -316,7 +316,7 @@ static double largest_gib(const struct tm_prediction *prediction)
     return largest;
 }
 
-double tm_prediction__lasting_rate(const struct tm_prediction *p)
+double tm_prediction_lasting_rate(const struct tm_prediction *p)
 {
     return p->sustained_s > p->step_s.mean ? p->samples_per_s * p->step_s.mean / p->sustained_s : p->samples_per_s;
 }
@@ -347,7 +347,7 @@ static bool try_one(struct tm_predictor *predictor, const struct layout_plan *pl
     bool details = !best->any || !best->fits; /* what does not fit is told apart by its memory */
     predict_layout(predictor, plan, cut, details, best->samples_per_s, &prediction);
     bool better = !best->any || (prediction.fits && !best->fits);
-    double samples_per_s = tm_prediction__lasting_rate(&prediction);
+    double samples_per_s = tm_prediction_lasting_rate(&prediction);
     if (!better && prediction.fits == best->fits)
         better = best->fits ? samples_per_s > best->samples_per_s : largest_gib(&prediction) < best->largest_gib;
     if (better)

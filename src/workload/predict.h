@@ -83,6 +83,9 @@ struct tm_prediction {
 /* -TM_EINPUT: wrong figures; -TM_ENONE: no layout fits the fleet's memory (`out` tells how far the best one is off). */
 int tm_predict(const struct tm_predict_request *request, struct tm_prediction *out, struct tm_error *e);
 
+/* Samples per second of a job that lasts longer than the burst of its links: what layouts are chosen by. */
+double tm_prediction_lasting_rate(const struct tm_prediction *prediction);
+
 /* Makes a prediction slower by a factor, all parts alike. */
 void tm_prediction_slow(struct tm_prediction *prediction, double factor);
 

@@ -67,9 +67,6 @@ void tm_predictor__fill_times(const struct tm_predictor *predictor, const struct
 /* Ways that the request allows beside data parallel and pipelines, where they beat `best`. */
 int tm_predictor__try_ways(struct tm_predictor *predictor, int gpus, struct tm_prediction *best, struct tm_error *e);
 
-/* Samples per second of a job that lasts longer than the burst of its links: what layouts are chosen by. */
-double tm_prediction__lasting_rate(const struct tm_prediction *p);
-
 /* Between instances while they send: the burst, where there is one. */
 double tm_group__bit_s(const struct tm_fleet_group *group);
 /* Can so many pipelines of so many GPUs each stay on one instance? */

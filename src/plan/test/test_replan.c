@@ -94,6 +94,58 @@ static void test_plans_anew(void **state)
     tm_observed_deinit(&observed);
 }
 
+#define TWO_CLOUDS                                                                                                     \
+    "tidemill-catalog 1\n[source]\nname,as_of,text\ns,2026-01-01,made up\n"                                            \
+    "[gpu]\nname,aliases,memory_gib,memory_gbyte_s,fp32,tf32,fp16,bf16,fp8,source\n"                                   \
+    "Slow,,16,300,8,,65,,,s\nFast,,40,1555,19.5,156,312,312,,s\n"                                                      \
+    "[instance]\ncloud,name,gpu,gpus,vcpus,memory_gib,gpu_memory_gib,network_gbps,source\n"                            \
+    "aws,slow.1,Slow,1,4,16,16,20,s\ngcp,fast-1,Fast,1,8,64,40,50,s\n"                                                 \
+    "[offer]\ncloud,region,zone,instance,on_demand,spot,source\n"                                                      \
+    "aws,r1,r1a,slow.1,0.5,0.15,s\ngcp,r2,r2-a,fast-1,4,1.2,s\n"
+
+static bool is_of_cloud(const void *context, const struct tm_instance_type *instance, const struct tm_offer *offer,
+                        bool anchor)
+{
+    (void)offer;
+    (void)anchor;
+    return strcmp(instance->cloud, context) == 0;
+}
+
+/* The new plan may lie in one cloud alone, and the job runs in another: its state leaves at that one's price a GB. */
+static void test_moves_to_another_cloud(void **state)
+{
+    (void)state;
+    static struct planning basis;
+    static struct tm_plan_result next;
+    static struct tm_replan replan;
+    struct tm_supply there, home;
+    struct tm_plan_request request = planning_init(&basis, TWO_CLOUDS);
+    tm_supply_init(&there);
+    tm_supply_init(&home);
+    request.job.deadline_s = 40 * 3600;
+    request.supply.allowed = is_of_cloud;
+    request.supply.allowed_context = "aws";
+    assert_int_equal(tm_plan_make_supply(&basis.catalog, &request, &home, NULL), 0);
+    request.supply.allowed_context = "gcp";
+    assert_int_equal(tm_plan_make_supply(&basis.catalog, &request, &there, NULL), 0);
+    assert_true(home.pool_count == 1 && there.pool_count == 1);
+    struct tm_plan_fleet running = {.parts = {{home.types[home.pools[0].type].instance, home.pools[0].offer, 0, 1}},
+                                    .part_count = 1};
+    struct tm_replan_state now = {.fleet = &running, .home = &home, .elapsed_s = 3600};
+    request.state_bytes = 50e9;
+    assert_int_equal(tm_plan_replan(&there, &request, &now, &replan, &next, NULL), 0);
+    assert_false(replan.holds); /* one slow GPU for 1e8 images in 40 hours */
+    assert_true(next.count > 0);
+    for (size_t i = 0; i < next.count; i++) {
+        assert_string_equal(next.answers[i].fleet.parts[0].instance->cloud, "gcp");
+        assert_true(fabs(next.answers[i].egress_usd - 50 * 0.09) < 1e-9);
+        assert_true(next.answers[i].expectation.cost_usd.mean > next.answers[i].egress_usd);
+    }
+    tm_supply_deinit(&home);
+    tm_supply_deinit(&there);
+    planning_deinit(&basis);
+}
+
 /* Slow links that a probe finds are enough. */
 static void test_probed_links(void **state)
 {
@@ -124,4 +176,4 @@ static void test_nothing_left(void **state)
 #define FIXTURE_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
 TM_TEST_MAIN(FIXTURE_TEST(test_keeps_what_holds), FIXTURE_TEST(test_plans_anew), FIXTURE_TEST(test_probed_links),
-             FIXTURE_TEST(test_nothing_left))
+             FIXTURE_TEST(test_nothing_left), TM_TEST(test_moves_to_another_cloud))
