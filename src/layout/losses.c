@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-struct tm_blocks tm_losses_blocks(int pipelines, int stages, int spares, int lost, int each)
+struct tm_blocks tm_losses__blocks(int pipelines, int stages, int spares, int lost, int each)
 {
     struct tm_blocks blocks = {pipelines, stages, spares, lost, 1, 1};
     if (each <= 1 || stages == 0 || spares % each != 0 || lost % each != 0) return blocks;
@@ -23,8 +23,8 @@ struct tm_blocks tm_losses_blocks(int pipelines, int stages, int spares, int los
     return blocks;
 }
 
-void tm_losses_expand(const struct tm_blocks *blocks, const struct tm_survivors *survivors, int stages,
-                      struct tm_survivors *out)
+void tm_losses__expand(const struct tm_blocks *blocks, const struct tm_survivors *survivors, int stages,
+                       struct tm_survivors *out)
 {
     out->stages = stages;
     out->probability = survivors->probability;
@@ -186,7 +186,7 @@ double tm_losses_keep_probability(int pipelines, int stages, int spares, int los
 {
     double still_kept[TM_LAYOUT_STAGES_MAX + 1];
     if (lost > pipelines * stages + spares) return 0;
-    struct tm_blocks blocks = tm_losses_blocks(pipelines, stages, spares, lost, each);
+    struct tm_blocks blocks = tm_losses__blocks(pipelines, stages, spares, lost, each);
     int whole = (keep + blocks.width - 1) / blocks.width;
     tm_losses__kept(blocks.pipelines, blocks.stages, blocks.spares, blocks.lost, whole, still_kept);
     return still_kept[blocks.stages];

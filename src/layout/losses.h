@@ -23,10 +23,10 @@ struct tm_blocks {
 /* So many `each`: an instance's stages stand beside each other, as the coordinator seats them. Where an instance's
  * workers do not divide the stages, nor the pipelines, or the figures are not of whole instances, every worker is taken
  * for lost by itself. */
-struct tm_blocks tm_losses_blocks(int pipelines, int stages, int spares, int lost, int each);
+struct tm_blocks tm_losses__blocks(int pipelines, int stages, int spares, int lost, int each);
 /* What the loss of instances leaves of `stages` stages. */
-void tm_losses_expand(const struct tm_blocks *blocks, const struct tm_survivors *survivors, int stages,
-                      struct tm_survivors *out);
+void tm_losses__expand(const struct tm_blocks *blocks, const struct tm_survivors *survivors, int stages,
+                       struct tm_survivors *out);
 
 /* Every way to lose is visited once where there are at most TM_LOSSES_COUNTED_MAX; else TM_LOSSES_DRAWN are drawn, from
  * a fixed seed. */
@@ -46,7 +46,7 @@ bool tm_losses__each(int pipelines, int stages, int spares, int lost, tm_losses_
 void tm_losses__kept(int pipelines, int stages, int spares, int lost, int keep, double *still_kept);
 
 /* The probability that every stage keeps at least `keep` of its `pipelines` replicas: exact for any size. `each`: as
- * tm_losses_blocks. */
+ * tm_losses__blocks. */
 double tm_losses_keep_probability(int pipelines, int stages, int spares, int lost, int each, int keep);
 
 #endif

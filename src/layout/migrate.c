@@ -400,7 +400,7 @@ static void add_outcome(void *context, const struct tm_survivors *of_blocks)
 {
     struct row_sum *sum = context;
     struct tm_survivors survivors;
-    tm_losses_expand(&sum->blocks, of_blocks, sum->m->layouts->list[sum->from].stages, &survivors);
+    tm_losses__expand(&sum->blocks, of_blocks, sum->m->layouts->list[sum->from].stages, &survivors);
     for (int stages = sum->stages_first; stages <= sum->stages_last; stages++)
         if (stages == survivors.stages)
             add_same_cut(sum, &survivors);
@@ -410,7 +410,7 @@ static void add_outcome(void *context, const struct tm_survivors *of_blocks)
 
 static struct tm_blocks blocks_of(const struct tm_migrations *m, const struct tm_layout *old, int fleet, int lost)
 {
-    return tm_losses_blocks(old->pipelines, old->stages, fleet - old->instances, lost, m->layouts->workers_each);
+    return tm_losses__blocks(old->pipelines, old->stages, fleet - old->instances, lost, m->layouts->workers_each);
 }
 
 /* Targets of so many stages, over all that a loss may leave; of all stages at once where outcomes are drawn and drawing

@@ -131,7 +131,7 @@ static void test_instances_go_whole(void **state)
         for (int lost = 0; lost <= workers; lost += step) {
             *subsets = (struct outcomes){.pipelines = pipelines, .stages = stages};
             each_subset_by(step, workers, lost, add_subset, subsets);
-            struct tm_blocks blocks = tm_losses_blocks(pipelines, stages, spares, lost, each);
+            struct tm_blocks blocks = tm_losses__blocks(pipelines, stages, spares, lost, each);
             assert_int_equal(blocks.depth * blocks.width, step);
             for (int keep = 0; keep <= pipelines; keep++) {
                 double got = tm_losses_keep_probability(pipelines, stages, spares, lost, each, keep);
