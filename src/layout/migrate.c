@@ -470,7 +470,7 @@ static double same_cut_with_plenty_ms(const struct tm_migrations *m, int fleet, 
 {
     const struct tm_layout *old = &m->layouts->list[from];
     int pipelines = m->layouts->list[to].pipelines;
-    double ms[TM_LAYOUT_STAGES_MAX], kept[TM_LAYOUT_STAGES_MAX + 1];
+    double ms[TM_LAYOUT_STAGES_MAX] = {0}, kept[TM_LAYOUT_STAGES_MAX + 1];
     bool falls_short = pipelines > old->pipelines - lost;
     struct tm_survivors survivors = {.stages = old->stages};
     for (int s = 0; s < old->stages; s++)
