@@ -170,10 +170,11 @@ int tm_run_layouts__check_together(const struct tm_job *job, const struct tm_run
 int tm_run_layouts__init(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
                          const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e)
 {
-    const struct tm_layouts *layouts = &out->job.layouts;
+    struct tm_layouts *layouts = &out->job.layouts;
     int64_t limit = tm_job_fleet_workers_max(&settings->job.fleet);
     memset(out, 0, sizeof *out);
     int rc = tm_job_engine_of(&settings->job)->layouts(env, dir, settings, work, out, e);
+    layouts->workers_each = (int)tm_job_fleet_workers_each(&settings->job.fleet);
     if (rc == 0 && layouts->list[layouts->best[limit]].samples_per_s <= 0)
         rc = tm_error_set(e, TM_ENONE,
                           "no layout on up to %lld workers can train it: raise fleet.limit or fleet.memory, or lower "

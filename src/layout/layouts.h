@@ -46,6 +46,7 @@ struct tm_layouts {
     bool convolutions;      /* the model has layers of them */
     double micro_batches;   /* of a step, over all pipelines; 0: not known */
     double bytes_per_param; /* of state: weight and optimizer, 4 bytes each */
+    int workers_each;       /* what is laid out are workers, so many of an instance, lost together; 0: 1 */
 };
 
 /* Which layouts a model may have. */

@@ -5,6 +5,33 @@
 #include <math.h>
 #include <string.h>
 
+struct tm_blocks tm_losses__blocks(int pipelines, int stages, int spares, int lost, int each)
+{
+    struct tm_blocks blocks = {pipelines, stages, spares, lost, 1, 1};
+    if (each <= 1 || stages == 0 || spares % each != 0 || lost % each != 0) return blocks;
+    if (stages % each == 0)
+        blocks.depth = each;
+    else if (each % stages == 0 && pipelines % (each / stages) == 0) {
+        blocks.depth = stages;
+        blocks.width = each / stages;
+    } else
+        return blocks;
+    blocks.pipelines /= blocks.width;
+    blocks.stages /= blocks.depth;
+    blocks.spares /= each;
+    blocks.lost /= each;
+    return blocks;
+}
+
+void tm_losses__expand(const struct tm_blocks *blocks, const struct tm_survivors *survivors, int stages,
+                       struct tm_survivors *out)
+{
+    out->stages = stages;
+    out->probability = survivors->probability;
+    for (int s = 0; s < stages; s++)
+        out->left[s] = survivors->left[s / blocks->depth] * blocks->width;
+}
+
 static double choose(int n, int k)
 {
     if (k < 0 || k > n) return 0;
@@ -155,10 +182,12 @@ void tm_losses__kept(int pipelines, int stages, int spares, int lost, int keep, 
     }
 }
 
-double tm_losses_keep_probability(int pipelines, int stages, int spares, int lost, int keep)
+double tm_losses_keep_probability(int pipelines, int stages, int spares, int lost, int each, int keep)
 {
     double still_kept[TM_LAYOUT_STAGES_MAX + 1];
     if (lost > pipelines * stages + spares) return 0;
-    tm_losses__kept(pipelines, stages, spares, lost, keep, still_kept);
-    return still_kept[stages];
+    struct tm_blocks blocks = tm_losses__blocks(pipelines, stages, spares, lost, each);
+    int whole = (keep + blocks.width - 1) / blocks.width;
+    tm_losses__kept(blocks.pipelines, blocks.stages, blocks.spares, blocks.lost, whole, still_kept);
+    return still_kept[blocks.stages];
 }

@@ -365,6 +365,7 @@ struct row_sum {
     int lost;
     int stages_first; /* of the targets */
     int stages_last;
+    struct tm_blocks blocks; /* that are lost */
 };
 
 /* Targets of the same cut. */
@@ -395,14 +396,21 @@ static void add_new_cut(struct row_sum *sum, const struct tm_survivors *survivor
         sum->ms[to] += survivors->probability * moved_ms(m, &moving, layouts->list[to].pipelines);
 }
 
-static void add_outcome(void *context, const struct tm_survivors *survivors)
+static void add_outcome(void *context, const struct tm_survivors *of_blocks)
 {
     struct row_sum *sum = context;
+    struct tm_survivors survivors;
+    tm_losses__expand(&sum->blocks, of_blocks, sum->m->layouts->list[sum->from].stages, &survivors);
     for (int stages = sum->stages_first; stages <= sum->stages_last; stages++)
-        if (stages == survivors->stages)
-            add_same_cut(sum, survivors);
+        if (stages == survivors.stages)
+            add_same_cut(sum, &survivors);
         else
-            add_new_cut(sum, survivors, stages);
+            add_new_cut(sum, &survivors, stages);
+}
+
+static struct tm_blocks blocks_of(const struct tm_migrations *m, const struct tm_layout *old, int fleet, int lost)
+{
+    return tm_losses__blocks(old->pipelines, old->stages, fleet - old->instances, lost, m->layouts->workers_each);
 }
 
 /* Targets of so many stages, over all that a loss may leave; of all stages at once where outcomes are drawn and drawing
@@ -411,16 +419,16 @@ static void fill_stages(struct tm_migrations *m, const struct row *row, int stag
 {
     const struct tm_layouts *layouts = m->layouts;
     const struct tm_layout *old = &layouts->list[row->from];
-    int spares = row->fleet - old->instances;
-    bool alone =
-        m->cost->kind == TM_COST_MEASURED || tm_losses__are_few(old->pipelines, old->stages, spares, row->lost);
-    struct row_sum sum = {.m = m, .ms = row->ms, .from = row->from, .lost = row->lost};
+    struct tm_blocks blocks = blocks_of(m, old, row->fleet, row->lost);
+    bool alone = m->cost->kind == TM_COST_MEASURED ||
+                 tm_losses__are_few(blocks.pipelines, blocks.stages, blocks.spares, blocks.lost);
+    struct row_sum sum = {.m = m, .ms = row->ms, .from = row->from, .lost = row->lost, .blocks = blocks};
     sum.stages_first = alone ? stages : layouts->stages_min;
     sum.stages_last = alone ? stages : layouts->stages_max;
     int first = layouts->first_of[sum.stages_first], end = layouts->first_of[sum.stages_last + 1];
     for (int to = first; to < end; to++)
         row->ms[to] = 0;
-    (void)tm_losses__each(old->pipelines, old->stages, spares, row->lost, add_outcome, &sum);
+    (void)tm_losses__each(blocks.pipelines, blocks.stages, blocks.spares, blocks.lost, add_outcome, &sum);
     for (int to = first; to < end; to++)
         if (layouts->list[to].stages != old->stages) row->ms[to] += new_cut_rest_ms(m, row->from, row->lost, to);
 }
@@ -443,11 +451,13 @@ static bool plenty_left(const struct tm_migrations *m, const struct tm_layout *o
     return old->pipelines - lost >= 2 && old->pipelines - lost >= places_per_stage(m->layouts, old->stages);
 }
 
-/* Stages from the one that takes longest to copy. */
-static void sort_stages(const struct tm_migrations *m, int stages, double *ms)
+/* Of what is lost together the stage that takes longest to copy, from the longest of these. */
+static void sort_stages(const struct tm_migrations *m, int stages, int depth, double *ms)
 {
-    for (int i = 0; i < stages; i++) {
-        double value = stage_ms(m, stages, i);
+    for (int i = 0; i < stages / depth; i++) {
+        double value = 0;
+        for (int s = i * depth; s < (i + 1) * depth; s++)
+            value = fmax(value, stage_ms(m, stages, s));
         int j = i;
         for (; j > 0 && ms[j - 1] < value; j--)
             ms[j] = ms[j - 1];
@@ -460,20 +470,22 @@ static double same_cut_with_plenty_ms(const struct tm_migrations *m, int fleet, 
 {
     const struct tm_layout *old = &m->layouts->list[from];
     int pipelines = m->layouts->list[to].pipelines;
-    double ms[TM_LAYOUT_STAGES_MAX], kept[TM_LAYOUT_STAGES_MAX + 1];
+    double ms[TM_LAYOUT_STAGES_MAX] = {0}, kept[TM_LAYOUT_STAGES_MAX + 1];
     bool falls_short = pipelines > old->pipelines - lost;
     struct tm_survivors survivors = {.stages = old->stages};
     for (int s = 0; s < old->stages; s++)
         survivors.left[s] = falls_short ? old->pipelines : old->pipelines - lost;
     if (!falls_short || pipelines > old->pipelines) return same_cut_ms(m, &survivors, from, lost, to);
-    sort_stages(m, old->stages, ms);
-    tm_losses__kept(old->pipelines, old->stages, fleet - old->instances, lost, pipelines, kept);
+    struct tm_blocks blocks = blocks_of(m, old, fleet, lost);
+    sort_stages(m, old->stages, blocks.depth, ms);
+    tm_losses__kept(blocks.pipelines, blocks.stages, blocks.spares, blocks.lost,
+                    (pipelines + blocks.width - 1) / blocks.width, kept);
     double restart =
         tm_cost_restart_ms(m->cost, m->layouts, to, m->layouts->list[to].instances > old->instances - lost);
     double moved = 0;
-    for (int s = 0; s < old->stages; s++)
+    for (int s = 0; s < blocks.stages; s++)
         moved += (kept[s] - kept[s + 1]) * (ms[s] + restart);
-    return moved + kept[old->stages] * same_cut_ms(m, &survivors, from, lost, to);
+    return moved + kept[blocks.stages] * same_cut_ms(m, &survivors, from, lost, to);
 }
 
 /* As many replicas left of each stage as the mean. */

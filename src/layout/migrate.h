@@ -4,8 +4,9 @@
  * formed again); between stages (some stage lacks replicas: its state is copied to spares or idle replicas); new cut
  * (another number of stages: state moves between all); and from the copy set, where no replica of a stage is left.
  *
- * Costs are expectations over which instances go, all equally likely, by counting (losses.h). A table keeps what it
- * has computed: rows by (fleet, layout, lost), for all targets at once. One table serves one thread. */
+ * Costs are expectations over which instances go, all equally likely, by counting (losses.h); where an instance has
+ * several workers (tm_layouts.workers_each), they go together. A table keeps what it has computed: rows by (fleet,
+ * layout, lost), for all targets at once. One table serves one thread. */
 #ifndef TM_LAYOUT_MIGRATE_H
 #define TM_LAYOUT_MIGRATE_H
 

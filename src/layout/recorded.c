@@ -18,6 +18,7 @@ enum { POINTS_MAX = TM_LAYOUT_INSTANCES_MAX };
 static const struct tm_figure layouts_figures[] = {LAYOUTS_INT(instances_max, 0, TM_LAYOUT_INSTANCES_MAX),
                                                    LAYOUTS_INT(stages_max, 0, TM_LAYOUT_STAGES_MAX),
                                                    LAYOUTS_INT(layer_count, 0, TM_LAYOUT_INSTANCES_MAX),
+                                                   LAYOUTS_INT(workers_each, 0, TM_LAYOUT_INSTANCES_MAX),
                                                    {.name = "bytes_per_param",
                                                     .type = TM_FIGURE_DOUBLE,
                                                     .offset = offsetof(struct tm_layouts, bytes_per_param),

@@ -54,9 +54,10 @@ static double trust_in(const struct tm_view *view)
     return 1 - unchanged > sure ? 1 : learned;
 }
 
-/* Losses first, then arrivals. Sizes of one kind become their mean. */
-static size_t list_jumps(const struct tm_view *view, int instances_max, struct jump *jumps)
+/* Losses first, then arrivals. Sizes of one kind become their mean, in whole instances. */
+static size_t list_jumps(const struct tm_view *view, const struct tm_layouts *layouts, struct jump *jumps)
 {
+    int instances_max = layouts->instances_max, each = layouts->workers_each > 1 ? layouts->workers_each : 1;
     double probability[2 * JUMPS_EACH] = {0}, sizes[2 * JUMPS_EACH] = {0};
     if (view->forecast == NULL) return 0;
     const double *pmf = view->forecast->steps[0].pmf;
@@ -71,7 +72,7 @@ static size_t list_jumps(const struct tm_view *view, int instances_max, struct j
     size_t count = 0;
     for (int kind = 0; kind < 2 * JUMPS_EACH; kind++) {
         if (probability[kind] < 1e-9) continue;
-        int size = (int)lround(sizes[kind] / probability[kind]);
+        int size = each * (int)fmax(1, round(sizes[kind] / probability[kind] / each));
         struct jump jump = {.probability = probability[kind] * trust};
         if (kind < JUMPS_EACH)
             jump.lost = size < view->after ? size : view->after;
@@ -284,7 +285,7 @@ int tm_policy__tidemill(struct tm_policy *policy, const struct tm_view *view, st
                         struct tm_error *e)
 {
     struct jump jumps[2 * JUMPS_EACH];
-    struct outlook outlook = {.jumps = jumps, .count = list_jumps(view, policy->layouts->instances_max, jumps)};
+    struct outlook outlook = {.jumps = jumps, .count = list_jumps(view, policy->layouts, jumps)};
     size_t count;
     look_out(policy, view, &outlook);
     if (view->has_deadline) out->want_on_demand = tm_policy__on_demand_needed(policy->layouts, view);

@@ -19,9 +19,10 @@ static int preempted(const struct tm_sim__run *run)
 /* Probability that a preemption takes an instance in use. */
 static double hit_probability(const struct tm_sim__run *run, const struct tm_layout *layout)
 {
-    int spares = run->now.before - layout->instances, lost = preempted(run);
+    int spares = run->now.before - layout->instances, lost = preempted(run), each = run->job->layouts->workers_each;
     double spared = 1;
-    for (int i = 0; i < lost; i++)
+    if (each < 1 || spares % each != 0 || lost % each != 0) each = 1; /* workers of one instance go together */
+    for (int i = 0; i < lost; i += each)
         spared *= spares > i ? (double)(spares - i) / (run->now.before - i) : 0;
     return 1 - spared;
 }
@@ -33,7 +34,8 @@ static double gone_probability(const struct tm_sim__run *run, const struct tm_la
     bool counts = run->job->cost->kind == TM_COST_MEASURED && run->options->notice_s <= 0 && !run->info->checkpoints;
     int lost = preempted(run), spares = run->now.before - layout->instances;
     if (!counts || lost == 0 || layout->pipelines == 0) return 0;
-    return 1 - tm_losses_keep_probability(layout->pipelines, layout->stages, spares, lost, 1);
+    return 1 - tm_losses_keep_probability(layout->pipelines, layout->stages, spares, lost,
+                                          run->job->layouts->workers_each, 1);
 }
 
 /* Until an unannounced loss of an instance in use is known. */

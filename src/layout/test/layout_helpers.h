@@ -111,6 +111,32 @@ static inline void each_subset(int instances, int lost, void (*visit)(void *cont
     }
 }
 
+/* The same of whole instances with so many workers each, which stand beside each other; `gone` says it of each worker.
+ */
+struct each_of {
+    int each;
+    int instances;
+    void (*visit)(void *context, const bool *gone);
+    void *context;
+};
+
+static inline void visit_workers(void *context, const bool *gone)
+{
+    const struct each_of *it = context;
+    bool workers[TEST_INSTANCES_MAX] = {false};
+    assert_true(it->instances * it->each <= TEST_INSTANCES_MAX);
+    for (int k = 0; k < it->instances * it->each; k++)
+        workers[k] = gone[k / it->each];
+    it->visit(it->context, workers);
+}
+
+static inline void each_subset_by(int each, int workers, int lost, void (*visit)(void *context, const bool *gone),
+                                  void *context)
+{
+    struct each_of it = {each, workers / each, visit, context};
+    each_subset(workers / each, lost / each, visit_workers, &it);
+}
+
 /* Draws `lost` of so many instances, all equally likely. */
 static inline void draw_subset(struct tm_random *random, int instances, int lost, bool *gone)
 {

@@ -80,7 +80,7 @@ static void check_all_subsets(struct outcomes *counted, struct outcomes *subsets
     }
     for (int keep = 0; keep <= pipelines; keep++) {
         double want = kept_share(subsets, stages, keep), still_kept[TM_LAYOUT_STAGES_MAX + 1];
-        double got = tm_losses_keep_probability(pipelines, stages, spares, lost, keep);
+        double got = tm_losses_keep_probability(pipelines, stages, spares, lost, 1, keep);
         assert_row(fabs(got - want) < 1e-12, "%s: keeping %d: %.17g, want %.17g", row, keep, got, want);
         tm_losses__kept(pipelines, stages, spares, lost, keep, still_kept);
         for (int s = 0; s <= stages; s++) {
@@ -112,6 +112,35 @@ static void test_counted_equals_all_subsets(void **state)
     check_all_subsets(counted, subsets, 2, 14, 3, 3);
     check_all_subsets(counted, subsets, 15, 2, 2, 4);
     tm_free(counted);
+    tm_free(subsets);
+}
+
+/* Of instances with several workers: the chance that every stage keeps some, and what is left, against all subsets. */
+static void test_instances_go_whole(void **state)
+{
+    (void)state;
+    static const int rows[][4] = {{3, 2, 2, 2}, {2, 4, 2, 2}, {4, 1, 2, 2}, {6, 1, 0, 2}, {2, 8, 0, 4}, {4, 2, 4, 4},
+                                  {3, 4, 4, 4}, {8, 1, 4, 4}, {3, 6, 3, 3}, {3, 1, 0, 2}, {3, 3, 1, 2}, {5, 2, 2, 4}};
+    struct outcomes *subsets = tm_alloc(sizeof *subsets);
+    assert_non_null(subsets);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        int pipelines = rows[i][0], stages = rows[i][1], spares = rows[i][2], each = rows[i][3];
+        int workers = pipelines * stages + spares;
+        bool whole = stages % each == 0 || (each % stages == 0 && pipelines % (each / stages) == 0);
+        int step = whole ? each : 1; /* else every worker goes by itself */
+        for (int lost = 0; lost <= workers; lost += step) {
+            *subsets = (struct outcomes){.pipelines = pipelines, .stages = stages};
+            each_subset_by(step, workers, lost, add_subset, subsets);
+            struct tm_blocks blocks = tm_losses__blocks(pipelines, stages, spares, lost, each);
+            assert_int_equal(blocks.depth * blocks.width, step);
+            for (int keep = 0; keep <= pipelines; keep++) {
+                double got = tm_losses_keep_probability(pipelines, stages, spares, lost, each, keep);
+                double want = kept_share(subsets, stages, keep);
+                assert_row(fabs(got - want) < 1e-12, "%dx%d + %d by %d, %d lost, keep %d: %.17g, want %.17g", pipelines,
+                           stages, spares, each, lost, keep, got, want);
+            }
+        }
+    }
     tm_free(subsets);
 }
 
@@ -168,8 +197,8 @@ static void test_drawn_is_repeatable_and_close(void **state)
         double error = 5 * sqrt(variance / (double)first.visits) + 1e-9;
         assert_row(fabs(first.left_sum - mean) <= error, "row %zu: %g left, want %g +- %g", i, first.left_sum, mean,
                    error);
-        double keep =
-            tm_losses_keep_probability(rows[i].pipelines, rows[i].stages, rows[i].spares, rows[i].lost, rows[i].keep);
+        double keep = tm_losses_keep_probability(rows[i].pipelines, rows[i].stages, rows[i].spares, rows[i].lost, 1,
+                                                 rows[i].keep);
         error = 5 * sqrt(keep * (1 - keep) / (double)first.visits) + 1e-9;
         assert_row(fabs(first.kept - keep) <= error, "row %zu: kept %g, want %g +- %g", i, first.kept, keep, error);
     }
@@ -198,8 +227,8 @@ static void test_keep_against_drawing(void **state)
                 all = all && left.left[s] >= rows[i].keep;
             kept += all;
         }
-        double got =
-            tm_losses_keep_probability(rows[i].pipelines, rows[i].stages, rows[i].spares, rows[i].lost, rows[i].keep);
+        double got = tm_losses_keep_probability(rows[i].pipelines, rows[i].stages, rows[i].spares, rows[i].lost, 1,
+                                                rows[i].keep);
         double share = (double)kept / DRAWS, error = 5 * sqrt(got * (1 - got) / DRAWS);
         assert_row(got > 0.01 && got < 0.99, "row %zu: %g says little", i, got);
         assert_row(fabs(got - share) <= error, "row %zu: %g, drawn %g +- %g", i, got, share, error);
@@ -222,8 +251,8 @@ static void test_keep_at_the_edges(void **state)
         {64, 64, 0, 4096, 0, 1},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        double got =
-            tm_losses_keep_probability(rows[i].pipelines, rows[i].stages, rows[i].spares, rows[i].lost, rows[i].keep);
+        double got = tm_losses_keep_probability(rows[i].pipelines, rows[i].stages, rows[i].spares, rows[i].lost, 1,
+                                                rows[i].keep);
         assert_row(fabs(got - rows[i].want) < 1e-9, "row %zu: %.12g, want %.12g", i, got, rows[i].want);
     }
 }
@@ -234,14 +263,16 @@ static void test_keep_is_monotone(void **state)
     (void)state;
     for (int lost = 0; lost < 24; lost++)
         for (int keep = 1; keep <= 4; keep++) {
-            double here = tm_losses_keep_probability(4, 6, 4, lost, keep);
-            assert_row(tm_losses_keep_probability(4, 6, 4, lost + 1, keep) <= here + 1e-12, "%d lost, keep %d", lost,
+            double here = tm_losses_keep_probability(4, 6, 4, lost, 1, keep);
+            assert_row(tm_losses_keep_probability(4, 6, 4, lost + 1, 1, keep) <= here + 1e-12, "%d lost, keep %d", lost,
                        keep);
-            assert_row(tm_losses_keep_probability(4, 6, 5, lost, keep) >= here - 1e-12, "%d lost, keep %d", lost, keep);
-            assert_row(tm_losses_keep_probability(4, 6, 4, lost, keep - 1) >= here - 1e-12, "%d lost, keep %d", lost,
+            assert_row(tm_losses_keep_probability(4, 6, 5, lost, 1, keep) >= here - 1e-12, "%d lost, keep %d", lost,
+                       keep);
+            assert_row(tm_losses_keep_probability(4, 6, 4, lost, 1, keep - 1) >= here - 1e-12, "%d lost, keep %d", lost,
                        keep);
         }
 }
 
-TM_TEST_MAIN(TM_TEST(test_counted_equals_all_subsets), TM_TEST(test_drawn_is_repeatable_and_close),
-             TM_TEST(test_keep_against_drawing), TM_TEST(test_keep_at_the_edges), TM_TEST(test_keep_is_monotone))
+TM_TEST_MAIN(TM_TEST(test_counted_equals_all_subsets), TM_TEST(test_instances_go_whole),
+             TM_TEST(test_drawn_is_repeatable_and_close), TM_TEST(test_keep_against_drawing),
+             TM_TEST(test_keep_at_the_edges), TM_TEST(test_keep_is_monotone))

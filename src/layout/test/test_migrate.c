@@ -86,19 +86,21 @@ static void add_outcome(void *context, const bool *gone)
     }
 }
 
-/* Entries asked for one by one, before the row as a whole, are the same; and none is below the least. */
-static void check_means(struct test_job *job, const int (*list)[3], size_t count, int lost_max)
+/* Entries asked for one by one, before the row as a whole, are the same; and none is below the least. Of fleets whose
+ * workers are `each` of an instance, those of whole ones. */
+static void check_means_by(struct test_job *job, const int (*list)[3], size_t count, int lost_max, int each)
 {
+    job->layouts.workers_each = each;
     for (size_t i = 0; i < count; i++) {
         int instances = list[i][0] * list[i][1] + list[i][2],
             from = tm_layouts_find(&job->layouts, list[i][0], list[i][1]);
-        for (int lost = 0; lost <= lost_max && lost <= instances; lost++) {
+        for (int lost = 0; lost <= lost_max && lost <= instances && instances % each == 0; lost += each) {
             struct mean mean = {.job = job, .from = list[i], .lost = lost};
             double alone[64];
             for (size_t to = job->layouts.count; to-- > 0;)
                 alone[to] = tm_migrations_ms(job->migrations, instances, from, lost, (int)to);
             const double *row = row_of(job, list[i], lost);
-            each_subset(instances, lost, add_outcome, &mean);
+            each_subset_by(each, instances, lost, add_outcome, &mean);
             for (size_t to = 0; to < job->layouts.count; to++) {
                 double want = mean.sum[to] / mean.count;
                 double least = tm_migrations_least_ms(job->migrations, from, lost, (int)to);
@@ -110,6 +112,32 @@ static void check_means(struct test_job *job, const int (*list)[3], size_t count
             }
         }
     }
+}
+
+static void check_means(struct test_job *job, const int (*list)[3], size_t count, int lost_max)
+{
+    check_means_by(job, list, count, lost_max, 1);
+}
+
+/* Workers of one instance are lost together: neighbouring stages, or whole pipelines. */
+static void test_rows_of_instances_are_means(void **state)
+{
+    (void)state;
+    static const int pairs[][3] = {{3, 2, 2}, {2, 4, 2}, {3, 4, 0}, {4, 1, 2},
+                                   {6, 1, 0}, {8, 2, 0}, {7, 2, 2}, {4, 4, 0}};
+    static const int fours[][3] = {{2, 4, 4}, {3, 4, 0}, {4, 2, 4}, {8, 2, 0}, {8, 1, 4}, {4, 4, 0}};
+    struct test_job *paper = job_make(13, false, PAPER_COST_TO("4"), 16, test_speed);
+    struct test_job *measured = measured_job(&usual, 4, 13, 1, 16);
+    check_means_by(paper, pairs, TM_COUNT(pairs), 6, 2);
+    check_means_by(measured, pairs, TM_COUNT(pairs), 6, 2);
+    job_drop(paper);
+    job_drop(measured);
+    paper = job_make(13, false, PAPER_COST_TO("4"), 16, test_speed);
+    measured = measured_job(&usual, 4, 13, 1, 16);
+    check_means_by(paper, fours, TM_COUNT(fours), 8, 4);
+    check_means_by(measured, fours, TM_COUNT(fours), 8, 4);
+    job_drop(paper);
+    job_drop(measured);
 }
 
 static void test_rows_are_means(void **state)
@@ -441,8 +469,9 @@ static void test_without_memory(void **state)
     job_drop(job);
 }
 
-TM_TEST_MAIN(TM_TEST(test_rows_are_means), TM_TEST(test_drawn_rows_are_near_means),
-             TM_TEST(test_better_figures_never_cost_more), TM_TEST(test_cost_is_in_proportion_to_bytes),
-             TM_TEST(test_outcomes_by_hand), TM_TEST(test_a_lost_stage_is_read_from_the_store),
-             TM_TEST(test_fewer_survivors_never_cost_less), TM_TEST(test_from_the_pause_all_comes_from_the_store),
-             TM_TEST(test_another_cut_is_as_defined), TM_TEST(test_rows_stay), TM_TEST(test_without_memory))
+TM_TEST_MAIN(TM_TEST(test_rows_are_means), TM_TEST(test_rows_of_instances_are_means),
+             TM_TEST(test_drawn_rows_are_near_means), TM_TEST(test_better_figures_never_cost_more),
+             TM_TEST(test_cost_is_in_proportion_to_bytes), TM_TEST(test_outcomes_by_hand),
+             TM_TEST(test_a_lost_stage_is_read_from_the_store), TM_TEST(test_fewer_survivors_never_cost_less),
+             TM_TEST(test_from_the_pause_all_comes_from_the_store), TM_TEST(test_another_cut_is_as_defined),
+             TM_TEST(test_rows_stay), TM_TEST(test_without_memory))
