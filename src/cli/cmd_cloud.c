@@ -8,6 +8,7 @@
 #include "cli/web_tape.h"
 #include "cloud/rented.h"
 #include "job/check_needs.h"
+#include "job/detach.h"
 #include "job/job_file.h"
 #include "market/catalog.h"
 #include "store/copy_store.h"
@@ -427,6 +428,7 @@ static int check(struct tm_cli *cli, const struct tm_cloud_kind *kind, const str
                                              .need_count = needs.count};
     if (rc == 0) rc = kind->check(cli->env, &request, checks, e);
     if (rc == 0) check_bucket(cli, kind, bucket, checks);
+    if (rc == 0 && job != NULL) tm_detach_name_rights(job, checks);
     tm_catalog_deinit(&catalog);
     return rc;
 }

@@ -2,10 +2,10 @@
 #include "base/alloc.h"
 #include "base/calendar.h"
 #include "base/log.h"
+#include "cloud/away_vm_internal.h"
 #include "cloud/aws_beside.h"
 #include "cloud/aws_check.h"
 #include "cloud/aws_internal.h"
-#include "cloud/coordinator_internal.h"
 #include "cloud/rented.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* A coordinator's VM on AWS: one call with a token of its own, which is answered once. */
+#include "cloud/away_vm_internal.h"
 #include "cloud/aws_beside.h"
 #include "cloud/aws_internal.h"
-#include "cloud/coordinator_internal.h"
 #include "cloud/rented.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* A coordinator's VM on Azure: its name is the token, so that a call that is made again finds what is there. */
 #include "base/log.h"
+#include "cloud/away_vm_internal.h"
 #include "cloud/azure_internal.h"
-#include "cloud/coordinator_internal.h"
 #include "cloud/rented.h"
 
 #include <stdio.h>
@@ -27,10 +27,11 @@ struct search {
 static bool is_it(const struct search *s, const json_t *item)
 {
     const json_t *tags = json_object_get(item, "tags");
-    const char *place = text_of(tags, TM_VM_TAG_COORDINATOR);
-    if (place[0] == '\0') return false;
-    return s->of->place != NULL ? strcmp(place, s->of->place) == 0
-                                : strcmp(text_of(tags, TM_RENTED_TAG), s->of->job) == 0;
+    bool by_place = s->of->place != NULL;
+    const char *wanted = by_place ? s->of->place : s->of->job;
+    const char *has = text_of(tags, by_place ? TM_VM_TAG_COORDINATOR : TM_RENTED_TAG);
+    if (text_of(tags, TM_VM_TAG_COORDINATOR)[0] == '\0') return false;
+    return wanted != NULL && strcmp(has, wanted) == 0;
 }
 
 /* Below the subscription; NULL: it is none. */

@@ -2,8 +2,8 @@
  * nothing else, not even what shares the network. Both are named after the run, so that they are found again. */
 #include "base/jsonout.h"
 #include "base/log.h"
+#include "cloud/away_vm.h"
 #include "cloud/azure_internal.h"
-#include "cloud/coordinator.h"
 #include "cloud/rented.h"
 
 #include <inttypes.h>

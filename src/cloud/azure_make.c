@@ -2,8 +2,8 @@
 #include "base/alloc.h"
 #include "base/jsonout.h"
 #include "base/log.h"
+#include "cloud/away_vm_internal.h"
 #include "cloud/azure_internal.h"
-#include "cloud/coordinator_internal.h"
 #include "cloud/rented.h"
 
 #include <openssl/core_names.h>

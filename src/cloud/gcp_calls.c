@@ -1,7 +1,7 @@
 /* What the cloud of Google's VMs asks of Compute Engine and Cloud Storage. */
 #include "base/jsonout.h"
 #include "base/log.h"
-#include "cloud/coordinator_internal.h"
+#include "cloud/away_vm_internal.h"
 #include "cloud/gcp_internal.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* A coordinator's VM on Google Cloud: its name is the token, and zones are asked in an order that follows from it, so
  * that a call that is made again asks the same ones, with the same requestIds. */
 #include "base/log.h"
-#include "cloud/coordinator_internal.h"
+#include "cloud/away_vm_internal.h"
 #include "cloud/gcp_internal.h"
 #include "wire/hash.h"
 

@@ -3,7 +3,7 @@
  * They are named after the run, so that they are found again, and say the job's name. */
 #include "base/jsonout.h"
 #include "base/log.h"
-#include "cloud/coordinator.h"
+#include "cloud/away_vm.h"
 #include "cloud/gcp_internal.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* What every VM of a run is given as it is made: what it does when it boots, and its tags. */
 #include "base/calendar.h"
-#include "cloud/coordinator_internal.h"
+#include "cloud/away_vm_internal.h"
 #include "cloud/rented.h"
 #include "cloud/vm_user_data.h"
 
@@ -93,6 +93,7 @@ int tm_vm_cloud__print_boot(struct tm_vm_cloud *c, size_t at, const struct tm_vm
     rc = put_url(boot, at, "ticket", "GET", URL_S, &u.ticket, rc, e);
     rc = put_url(boot, at, "log", "PUT", URL_S, &u.log, rc, e);
     if (rc == 0) rc = o->ticket(o->context, instance->id, instance->kind == TM_INSTANCE_ON_DEMAND, word, e);
+    c->vms.vms[at].bound = false;
     const struct tm_vm__user_data data = {.guest = boot->guest,
                                           .words = boot->words,
                                           .job = o->job,

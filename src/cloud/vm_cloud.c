@@ -205,6 +205,7 @@ static int begin(struct tm_vm_cloud *c, size_t at, struct tm_error *e)
         const struct tm_cloud_instance *instance = &c->vms.instances[slot->call.at];
         bool on_demand = instance->kind == TM_INSTANCE_ON_DEMAND;
         rc = c->options.ticket(c->options.context, instance->id, on_demand, slot->word, e);
+        c->vms.vms[slot->call.at].bound = false;
     }
     slot->begun = NULL;
     if (rc == 0) rc = c->driver.begin(c->driver.self, at, &slot->begun, e);
@@ -251,6 +252,17 @@ static int start_calls(struct tm_vm_cloud *c, struct tm_error *e)
     return rc;
 }
 
+/* A ticket that somebody else has read is worth nothing then. */
+static void bind_tickets(struct tm_vm_cloud *c)
+{
+    for (size_t i = 0; c->options.bind != NULL && i < c->vms.count; i++) {
+        struct tm_vm *vm = &c->vms.vms[i];
+        if (vm->over || vm->bound || vm->step != TM_VM_BOOTS || c->vms.instances[i].host[0] == '\0') continue;
+        c->options.bind(c->options.context, c->vms.instances[i].id, c->vms.instances[i].host);
+        vm->bound = true;
+    }
+}
+
 /* Its address may be known later than itself. */
 static bool has_arrived(struct tm_vm_cloud *c, size_t at)
 {
@@ -271,6 +283,7 @@ static int advance(struct tm_vm_cloud *c, struct tm_error *e)
 {
     tm_web_step(c->web);
     int rc = take_answers(c, e);
+    bind_tickets(c);
     if (rc == 0) rc = see_joined(c, e);
     if (rc == 0) rc = tm_vms__tick(&c->vms, time_ms(c), e);
     if (rc == 0) rc = keep_notes(c, e);

@@ -37,6 +37,9 @@ struct tm_vm_options {
     /* What the instance's agent needs, as one word. */
     int (*ticket)(void *context, uint64_t id, bool on_demand, char out[TM_VM_TICKET_MAX], struct tm_error *e);
     bool (*has_joined)(void *context, uint64_t id);
+    /* The cloud says that the instance is there: its ticket is good from there alone. NULL: somebody may translate
+     * addresses between VMs and this machine. */
+    void (*bind)(void *context, uint64_t id, const char *host);
     void *context;
 };
 
@@ -70,7 +73,7 @@ struct tm_vm__slot {
 
 struct tm_vm_cloud {
     struct tm_cloud cloud;                /* first */
-    const struct tm_away_vm *coordinator; /* it is of that one's VM alone (coordinator.h); NULL: of workers */
+    const struct tm_away_vm *coordinator; /* it is of that one's VM alone (away_vm.h); NULL: of workers */
     struct tm_env *env;
     struct tm_vm__driver driver;
     struct tm_vm_options options;

@@ -20,7 +20,7 @@
 #define TM_VM_TAG_POOL  "tidemill:pool"
 #define TM_VM_TAG_OWNER "tidemill:owner"
 #define TM_VM_TAG_UNTIL "tidemill:until"
-/* Of the VM of a coordinator alone (coordinator.h): the place of its books. */
+/* Of the VM of a coordinator alone (away_vm.h): the place of its books. */
 #define TM_VM_TAG_COORDINATOR "tidemill:coordinator"
 
 enum { TM_VM_TOKEN_MAX = 65, TM_VM_ID_MAX = 65, TM_VM_PRICES_EVERY_MS = 5 * 60000 };
@@ -105,6 +105,7 @@ struct tm_vm {
     bool over;       /* it has gone, or never was */
     bool adopted;    /* from an earlier program: its ticket is worth nothing */
     bool ticket_due; /* a new one is to be put where it looks for it */
+    bool bound;      /* its last ticket is good from its address alone */
     bool log_due;    /* its output is to be fetched */
     int drops_due;   /* of objects in the bucket */
     bool templated;  /* there may be a launch template of its token */

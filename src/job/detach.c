@@ -76,6 +76,17 @@ int tm_detach_check(const struct tm_run_settings *settings, const char *place, s
     return 0;
 }
 
+void tm_detach_name_rights(const struct tm_job *job, struct tm_cloud_checks *out)
+{
+    const struct tm_provider_coordinator *rents = tm_provider_of(job)->coordinator;
+    const char *account = rents != NULL ? rents->said(&job->fleet)->account : NULL;
+    if (account == NULL) return;
+    struct tm_cloud_check *line = tm_cloud_checks_add(out, "coordinator", TM_CHECK_UNKNOWN);
+    (void)snprintf(line->what, sizeof line->what,
+                   "not tried: with --detach %.120s needs what --emit policy prints, too; %.150s", account,
+                   rents->rights);
+}
+
 double tm_detach_usd_h(const struct tm_run_settings *settings)
 {
     const struct tm_provider_coordinator *rents = tm_provider_of(&settings->job)->coordinator;

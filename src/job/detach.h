@@ -4,7 +4,8 @@
 #define TM_JOB_DETACH_H
 
 #include "base/arena.h"
-#include "cloud/coordinator.h"
+#include "cloud/away_vm.h"
+#include "cloud/checks.h"
 #include "run/run_settings.h"
 
 /* All is borrowed. */
@@ -21,6 +22,8 @@ struct tm_detach_request {
 
 /* Before anything is rented: -TM_EINPUT, -TM_EUSAGE: what cannot be run away from here. */
 int tm_detach_check(const struct tm_run_settings *settings, const char *place, struct tm_error *e);
+/* A line of `cloud check` on what --detach needs: nothing of it can be tried. Nothing where no account is named. */
+void tm_detach_name_rights(const struct tm_job *job, struct tm_cloud_checks *out);
 /* What the VM of its coordinator costs an hour; 0: not known. */
 double tm_detach_usd_h(const struct tm_run_settings *settings);
 /* Brings the job and its data to the bucket, unless it is resumed, and rents the VM, unless one has the run. It is

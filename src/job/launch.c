@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "cloud/coordinator.h"
+#include "cloud/away_vm.h"
 #include "job/bucket_result.h"
 #include "job/job_engine.h"
 #include "job/job_pools.h"
@@ -70,6 +70,7 @@ static int open_cloud(struct tm_launch *launch, struct tm_error *e)
                                                   .context = &launch->tls,
                                                   .ticket = tm_office_ticket,
                                                   .has_joined = tm_office_has_joined,
+                                                  .bind = tm_office_bind,
                                                   .office = launch->office,
                                                   .arena = launch->request.arena};
     return tm_provider_of(&settings->job)->open(launch->env, &launch->opened, &launch->cloud, e);

@@ -8,8 +8,8 @@
 #define TM_JOB_PROVIDER_H
 
 #include "base/arena.h"
+#include "cloud/away_vm.h"
 #include "cloud/cloud.h"
-#include "cloud/coordinator.h"
 #include "run/cloud_driver.h"
 #include "run/office.h"
 #include "run/run_settings.h"
@@ -35,17 +35,19 @@ struct tm_provider_request {
      * is started: it lasts for minutes. */
     int (*ticket)(void *office, const struct tm_ticket_for *who, char out[TM_TICKET_MAX], struct tm_error *e);
     bool (*has_joined)(struct tm_office *office, uint64_t instance);
-    struct tm_office *office; /* NULL: the provider does not join */
-    struct tm_arena *arena;   /* for texts that the cloud borrows */
+    void (*bind)(struct tm_office *office, uint64_t instance, const char *host); /* the ticket, to this host */
+    struct tm_office *office;                                                    /* NULL: the provider does not join */
+    struct tm_arena *arena;                                                      /* for texts that the cloud borrows */
 };
 
-/* How it rents a VM for a coordinator (cloud/coordinator.h), for run --detach. */
+/* How it rents a VM for a coordinator (cloud/away_vm.h), for run --detach. */
 struct tm_provider_coordinator {
     const char *scheme; /* of the places of its runs: "s3" */
     const char *type;   /* instance type, where the job says none ... */
     double usd_h;       /* ... and what it costs */
     const char *key;    /* of the job's fleet: as whom it acts */
     const char *about;  /* which is "an instance profile whose role" may rent VMs */
+    const char *rights; /* what that needs, beside what `cloud check --emit policy` prints, and what the user needs */
     const struct tm_job_coordinator_vm *(*said)(const struct tm_job_fleet *fleet);
     int (*rent)(struct tm_env *env, const struct tm_run_settings *settings, struct tm_away_vm *o,
                 char out_id[TM_VM_ID_MAX], struct tm_error *e);

@@ -75,6 +75,7 @@ static const struct tm_provider_coordinator coordinator = {.scheme = "s3",
                                                            .usd_h = 0.0208, /* in the United States, 2026-08 */
                                                            .key = "coordinator_profile",
                                                            .about = "an instance profile whose role",
+                                                           .rights = "you need iam:PassRole for it",
                                                            .said = said_coordinator,
                                                            .rent = rent_coordinator,
                                                            .find = tm_aws_coordinator_find};

@@ -98,14 +98,16 @@ static int rent_coordinator(struct tm_env *env, const struct tm_run_settings *se
     return tm_azure_coordinator_rent(env, &options, o, out_id, e);
 }
 
-static const struct tm_provider_coordinator coordinator = {.scheme = "az",
-                                                           .type = "Standard_B1ms",
-                                                           .usd_h = 0.0207, /* in eastus, by its list of 2025 */
-                                                           .key = "coordinator_identity",
-                                                           .about = "a managed identity that",
-                                                           .said = said_coordinator,
-                                                           .rent = rent_coordinator,
-                                                           .find = tm_azure_coordinator_find};
+static const struct tm_provider_coordinator coordinator = {
+    .scheme = "az",
+    .type = "Standard_B1ms",
+    .usd_h = 0.0207, /* in eastus, by its list of 2025 */
+    .key = "coordinator_identity",
+    .about = "a managed identity that",
+    .rights = "it needs Storage Blob Data Contributor on the container",
+    .said = said_coordinator,
+    .rent = rent_coordinator,
+    .find = tm_azure_coordinator_find};
 
 const struct tm_provider tm_provider__azure = {.name = "azure",
                                                .typed = true,

@@ -100,6 +100,8 @@ static const struct tm_provider_coordinator coordinator = {
     .usd_h = 0.0168, /* in us-central1: half a core and 2 GB of E2's, by its list of 2025 */
     .key = "coordinator_account",
     .about = "a service account that",
+    .rights = "it needs Storage Object User on the bucket and Service Account Token Creator on itself, you "
+              "Service Account User on it",
     .said = said_coordinator,
     .rent = rent_coordinator,
     .find = tm_gcp_coordinator_find};

@@ -7,9 +7,9 @@
 
 #include <arpa/inet.h>
 #include <assert.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { ROUTE_MS = 5000 };
@@ -316,12 +316,17 @@ static bool has_joined(void *context, uint64_t id)
     return tm_provider__has_joined((void *)vms->request, id);
 }
 
+static void bind_ticket(void *context, uint64_t id, const char *host)
+{
+    const struct tm_provider__vms *vms = context;
+    vms->request->bind(vms->request->office, id, host);
+}
+
 /* The firewall of the VM that this runs on, where a coordinator was rented a VM; 0: it was not. */
 static uint64_t own_group(struct tm_env *env)
 {
     const char *text = env->variable(env, TM_OWN_GROUP);
-    uint64_t group = 0;
-    return text != NULL && sscanf(text, "%16" SCNx64, &group) == 1 ? group : 0;
+    return text != NULL ? strtoull(text, NULL, 16) : 0;
 }
 
 int tm_provider_vms__fill(const struct tm_provider__vm_kind *kind, struct tm_env *env,
@@ -362,6 +367,8 @@ int tm_provider_vms__fill(const struct tm_provider__vm_kind *kind, struct tm_env
                                           .start_ms = times->start_ms,
                                           .ticket = ticket,
                                           .has_joined = has_joined,
+                                          /* a coordinator's VM is in the network of the others */
+                                          .bind = own_group(env) != 0 ? bind_ticket : NULL,
                                           .context = vms};
     *out = vms;
     return 0;

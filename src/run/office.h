@@ -65,6 +65,9 @@ const char *tm_office_address(const struct tm_office *office); /* where it liste
 /* A new ticket; an earlier one of the same instance that was not used is worth nothing any more. `office` is a struct
  * tm_office. */
 int tm_office_ticket(void *office, const struct tm_ticket_for *who, char out[TM_TICKET_MAX], struct tm_error *e);
+/* Its ticket that was not used is good from this host alone from now on: there the cloud says that the instance is.
+ * For machines whose address nobody translates on the way. */
+void tm_office_bind(struct tm_office *office, uint64_t instance, const char *host);
 /* Has the last ticket of this instance been used? */
 bool tm_office_has_joined(struct tm_office *office, uint64_t instance);
 

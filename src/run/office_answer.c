@@ -28,6 +28,20 @@ static void send_done(struct tm_office__client *client, int rc, const char *text
 
 /* ---- letting in ---- */
 
+/* Does it come from there? IPv4 may be written as IPv6. */
+static bool is_from(struct tm_office *o, int handle, const char *wanted)
+{
+    static const char mapped[] = "::ffff:";
+    char address[TM_ADDRESS_MAX];
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    if (o->env->net_peer_address(o->env, handle, address, NULL) != 0 ||
+        tm_address_split(address, host, port, NULL) != 0)
+        return false;
+    bool is_mapped = strncmp(host, mapped, sizeof mapped - 1) == 0;
+    return strcmp(is_mapped ? host + sizeof mapped - 1 : host, wanted) == 0;
+}
+
 /* A ticket is used up by whoever shows its proof, and by nobody else. An answer may be lost on its way: the same key
  * gets the same instance again (`used` of what comes out). */
 static int use_ticket(struct tm_office *o, const struct tm_office__client *client, const Tmw__Enrol *body,
@@ -55,6 +69,8 @@ static int use_ticket(struct tm_office *o, const struct tm_office__client *clien
         return tm_error_set(e, TM_EEXISTS, "this ticket is void: a newer one was made for the same instance");
     if (o->env->monotonic_ns(o->env) > ticket->until_ns)
         return tm_error_set(e, TM_ETIMEOUT, "this ticket has expired: ask for a new one");
+    if (ticket->from[0] != '\0' && !is_from(o, client->handle, ticket->from))
+        return tm_error_set(e, TM_EEXISTS, "this ticket is for the machine at %s alone", ticket->from);
     return 0;
 }
 

@@ -67,6 +67,17 @@ int tm_office_ticket(void *office, const struct tm_ticket_for *who, char out[TM_
     return rc;
 }
 
+void tm_office_bind(struct tm_office *office, uint64_t instance, const char *host)
+{
+    (void)pthread_mutex_lock(&office->lock);
+    for (size_t i = 0; i < TM_OFFICE_TICKETS_MAX; i++) {
+        struct tm_office__ticket *ticket = &office->tickets[i];
+        if (ticket->instance == instance && !ticket->used && !ticket->void_)
+            (void)snprintf(ticket->from, sizeof ticket->from, "%.63s", host);
+    }
+    (void)pthread_mutex_unlock(&office->lock);
+}
+
 bool tm_office_has_joined(struct tm_office *office, uint64_t instance)
 {
     bool joined = false;

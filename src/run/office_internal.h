@@ -15,7 +15,8 @@ struct tm_office__ticket {
     uint64_t instance;
     bool anchor;
     bool used;
-    bool void_; /* another one has taken its place */
+    bool void_;    /* another one has taken its place */
+    char from[64]; /* host that it is good from alone; "": any */
     int64_t until_ns;
     uint8_t secret[TM_TICKET_SECRET_BYTES];
     uint64_t given;                     /* once used: the instance that it was used for */

@@ -26,6 +26,7 @@ struct driver {
     enum tm_vm__call_kind held; /* calls of this kind cannot be signed; TM_VM_CALL_KINDS: all can */
     bool absent;                /* VMs do not join */
     int tickets;
+    int bound;              /* of them, to the address of the VM */
     int begun[16], ended;   /* calls, by kind */
     int vain;               /* that were held */
     int rented, terminated; /* answers */
@@ -40,6 +41,13 @@ static int ticket(void *context, uint64_t id, bool on_demand, char out[TM_VM_TIC
     (void)e;
     (void)snprintf(out, TM_VM_TICKET_MAX, "ticket");
     return 0;
+}
+
+static void bind(void *context, uint64_t id, const char *host)
+{
+    ((struct driver *)context)->bound++;
+    assert_int_equal(id, 1);
+    assert_string_equal(host, "10.0.0.1");
 }
 
 static bool has_joined(void *context, uint64_t id)
@@ -134,7 +142,8 @@ static void open_cloud(struct driver *d, struct tm_env *env)
                                           .log_dir = "/s",
                                           .ticket = ticket,
                                           .context = d,
-                                          .has_joined = has_joined};
+                                          .has_joined = has_joined,
+                                          .bind = bind};
     assert_int_equal(tm_vm_cloud__init(&d->cloud, env, &driver, &options, NULL), 0);
     assert_int_equal(tm_vm_cloud__open(&d->cloud, NULL), 0);
 }
@@ -193,7 +202,8 @@ static void test_given_up(void **state)
     tm_env_virtual_destroy(env);
 }
 
-/* However often a call is begun, it puts one ticket: each that is drawn takes the place of an older one. */
+/* However often a call is begun, it puts one ticket: each that is drawn takes the place of an older one, and is good
+ * from the VM's address alone. */
 static void test_one_ticket(void **state)
 {
     (void)state;
@@ -207,10 +217,12 @@ static void test_one_ticket(void **state)
     assert_int_equal(cloud->want(cloud, 0, 1, NULL), 0);
     assert_int_equal(cloud->next(cloud, 5000, &event, NULL), -(int)TM_ETIMEOUT);
     assert_true(d.rented == 1 && d.tickets == 0);
+    assert_int_equal(d.bound, 1);
     d.cloud.vms.vms[0].ticket_due = true; /* as of one that is taken over */
     assert_int_equal(cloud->next(cloud, 5000, &event, NULL), -(int)TM_ETIMEOUT);
     assert_true(d.vain > 100);
     assert_int_equal(d.tickets, 1);
+    assert_int_equal(d.bound, 2);
     tm_vm_cloud__deinit(&d.cloud);
     tm_env_virtual_destroy(env);
 }

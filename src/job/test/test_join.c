@@ -365,6 +365,10 @@ static void test_refused(void **state)
     tm_env_real()->sleep_ms(tm_env_real(), 3);
     assert_int_equal(join(word, &arena, &joined, &e), -(int)TM_ETIMEOUT);
     assert_error_has(e, "this ticket has expired");
+    tm_office_bind(p.office, 1, "192.0.2.7");
+    assert_int_equal(join(newer, &arena, &joined, &e), -(int)TM_EEXISTS);
+    assert_error_has(e, "this ticket is for the machine at 192.0.2.7 alone");
+    tm_office_bind(p.office, 1, "127.0.0.1");
     assert_row(join(newer, &arena, &joined, &e) == 0, "%s", e.text); /* after all that, the good one works */
     tm_join__remove(&joined);
     tm_arena_deinit(&arena);

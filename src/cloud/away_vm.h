@@ -3,8 +3,8 @@
  * the rights of the account that the user names and no others, runs `tidemill run PLACE`, and ends itself when that has
  * ended, or its time is over. It is a cloud of one VM (vm_cloud.h), which is made as those of workers are. Calls wait:
  * for commands, not for loops. */
-#ifndef TM_CLOUD_COORDINATOR_H
-#define TM_CLOUD_COORDINATOR_H
+#ifndef TM_CLOUD_AWAY_VM_H
+#define TM_CLOUD_AWAY_VM_H
 
 #include "cloud/aws_cloud.h"
 #include "cloud/azure_cloud.h"

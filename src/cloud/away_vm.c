@@ -1,6 +1,6 @@
-#include "cloud/coordinator.h"
+#include "cloud/away_vm.h"
 
-#include "cloud/coordinator_internal.h"
+#include "cloud/away_vm_internal.h"
 #include "wire/hash.h"
 
 #include <inttypes.h>

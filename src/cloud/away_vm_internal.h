@@ -1,8 +1,8 @@
 /* What the clouds' coordinators have in common. */
-#ifndef TM_CLOUD_COORDINATOR_INTERNAL_H
-#define TM_CLOUD_COORDINATOR_INTERNAL_H
+#ifndef TM_CLOUD_AWAY_VM_INTERNAL_H
+#define TM_CLOUD_AWAY_VM_INTERNAL_H
 
-#include "cloud/coordinator.h"
+#include "cloud/away_vm.h"
 #include "cloud/vm_user_data.h"
 
 /* Which firewall is the run's: as long as its books are there, also that of the VM that takes them over. */
