@@ -44,6 +44,8 @@ static int gcp_begin(void *self, size_t slot, struct tm_web_call **out, struct t
     case TM_VM_TERMINATE:
         tm_gcp__make_delete(c, slot);
         break;
+    case TM_VM_PRICES:
+        return tm_gcp__begin_prices(c, slot, out, e);
     default:
         tm_gcp__make_object(c, slot);
         break;
@@ -284,6 +286,8 @@ static int gcp_take(void *self, size_t slot, int rc, struct tm_web_answer *answe
     if (rc == 0 && call_of(c, slot)->kind == TM_VM_DESCRIBE) rc = take_list(c, slot, &said, out, e);
     if (rc == 0 && call_of(c, slot)->kind == TM_VM_RUN) rc = take_insert(c, slot, &said, out, e);
     if (rc == 0 && call_of(c, slot)->kind == TM_VM_TERMINATE) rc = take_delete(c, slot, &said, out, e);
+    if (rc == 0 && call_of(c, slot)->kind == TM_VM_PRICES)
+        rc = tm_gcp__take_prices(c, slot, said.root, said.message, out, e);
     json_decref(said.root);
     return rc;
 }
@@ -299,6 +303,7 @@ static void gcp_destroy(void *self)
 {
     struct tm_gcp__cloud *c = self;
     tm_gcp_destroy(c->gcp);
+    tm_catalog_deinit(&c->catalog);
     tm_free(c->slots);
     tm_free(c);
 }
@@ -332,8 +337,9 @@ int tm_gcp__create(struct tm_env *env, const struct tm_gcp_options *options, str
         return tm_error_nomem(e);
     }
     int rc = tm_vm_cloud__init(&c->shared, env, &driver, &options->common, e);
-    c->shared.vms.unpriced = true;
+    tm_catalog_init(&c->catalog);
     find_region(c);
+    if (rc == 0) rc = tm_catalog_load(env, &c->catalog, e);
     if (rc == 0) rc = tm_gcp_create(env, &c->gcp, e);
     if (rc == 0) rc = tm_gcp__prepare(c, e);
     if (rc == 0)

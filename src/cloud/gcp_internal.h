@@ -3,6 +3,7 @@
 #define TM_CLOUD_GCP_INTERNAL_H
 
 #include "cloud/gcp_cloud.h"
+#include "cloud/gcp_sku.h"
 #include "cloud/gcp_text.h"
 #include "web/gcp.h"
 
@@ -31,8 +32,10 @@ struct tm_gcp__cloud {
     size_t zone_count;
     size_t zone_next; /* turns, so that VMs of a region are not all in one zone that has nothing */
     char sha256[TM_SHA256_HEX];
-    bool ruled;                 /* the run has firewall rules */
-    struct tm_gcp__slot *slots; /* TM_VM_CALLS_MAX; owned */
+    bool ruled;                                      /* the run has firewall rules */
+    struct tm_catalog catalog;                       /* what types are made of */
+    struct tm_gcp__price prices[TM_CLOUD_POOLS_MAX]; /* of the pools, in the list that is being read */
+    struct tm_gcp__slot *slots;                      /* TM_VM_CALLS_MAX; owned */
 };
 
 /* ---- gcp_cloud.c ---- */
@@ -58,6 +61,14 @@ const char *tm_gcp__stage(int stage); /* NULL: there is none */
 void tm_gcp__make_object(struct tm_gcp__cloud *c, size_t slot);
 /* Waits: zones, and the program in the bucket. */
 int tm_gcp__prepare(struct tm_gcp__cloud *c, struct tm_error *e);
+
+/* ---- gcp_prices.c: what spot VMs cost now ---- */
+
+/* The first page of the price list. */
+int tm_gcp__begin_prices(struct tm_gcp__cloud *c, size_t slot, struct tm_web_call **out, struct tm_error *e);
+/* What a page says (`root` NULL: there is none, and why), and the next. */
+int tm_gcp__take_prices(struct tm_gcp__cloud *c, size_t slot, const json_t *root, const char *why,
+                        struct tm_web_call **out, struct tm_error *e);
 
 /* ---- gcp_firewall.c: who reaches whom ---- */
 

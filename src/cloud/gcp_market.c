@@ -3,7 +3,6 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "cloud/gcp_sku.h"
-#include "web/gcp.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,6 +55,20 @@ static void take_page(const struct asking *a, const json_t *root)
     }
 }
 
+struct tm_gcp_request tm_gcp_market__page(struct tm_gcp *gcp, const char *next)
+{
+    struct tm_gcp_request request = {.gcp = gcp,
+                                     .service = TM_GCP_BILLING,
+                                     .method = "GET",
+                                     .path = COMPUTE_ENGINE,
+                                     .query = {{"pageSize", PAGE_SIZE}, {"currencyCode", "USD"}},
+                                     .query_count = 2,
+                                     .deadline_ms = ASK_MS,
+                                     .tries_max = TRIES};
+    if (next[0] != '\0') request.query[request.query_count++] = (struct tm_web_pair){"pageToken", next};
+    return request;
+}
+
 /* The list has tens of thousands of rows, and cannot be asked for less: page by page. */
 static int ask_prices(const struct asking *a, struct tm_error *e)
 {
@@ -64,12 +77,7 @@ static int ask_prices(const struct asking *a, struct tm_error *e)
     int page = 0;
     for (; rc == 0 && page < PAGES_MAX && (page == 0 || next[0] != '\0'); page++) {
         json_t *root = NULL;
-        struct tm_gcp_request request = {.service = TM_GCP_BILLING,
-                                         .method = "GET",
-                                         .path = COMPUTE_ENGINE,
-                                         .query = {{"pageSize", PAGE_SIZE}, {"currencyCode", "USD"}},
-                                         .query_count = 2};
-        if (next[0] != '\0') request.query[request.query_count++] = (struct tm_web_pair){"pageToken", next};
+        struct tm_gcp_request request = tm_gcp_market__page(a->gcp, next);
         rc = ask_json(a, &request, &root, e);
         if (rc == 0) take_page(a, root);
         const char *more = rc == 0 ? json_string_value(json_object_get(root, "nextPageToken")) : NULL;
@@ -152,5 +160,26 @@ int tm_gcp_market__ask(struct tm_env *env, const struct tm_market_ask *ask, stru
     tm_gcp_destroy(a.gcp);
     tm_free(a.types);
     tm_free(a.prices);
+    return rc;
+}
+
+int tm_gcp_market_prices(struct tm_env *env, const struct tm_market_want *wants, size_t count, double *out_usd_h,
+                         struct tm_error *e)
+{
+    struct tm_catalog catalog;
+    struct tm_market_quotes quotes = {.items = NULL};
+    tm_catalog_init(&catalog);
+    int rc = tm_catalog_load(env, &catalog, e);
+    const struct tm_market_ask ask = {.cloud = "gcp", .wants = wants, .want_count = count, .catalog = &catalog};
+    if (rc == 0) rc = tm_gcp_market__ask(env, &ask, &quotes, e);
+    for (size_t k = 0; k < count; k++)
+        out_usd_h[k] = NAN;
+    for (size_t i = 0; rc == 0 && i < quotes.count; i++)
+        for (size_t k = 0; k < count; k++)
+            if (strcmp(quotes.items[i].type, wants[k].type) == 0 &&
+                strcmp(quotes.items[i].region, wants[k].region) == 0)
+                out_usd_h[k] = quotes.items[i].usd_h;
+    tm_market_quotes__deinit(&quotes);
+    tm_catalog_deinit(&catalog);
     return rc;
 }

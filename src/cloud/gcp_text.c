@@ -109,7 +109,10 @@ const struct tm_vm__rules tm_gcp__rules = {.cloud = "Google Cloud",
                                            .shares_quota = shares_quota,
                                            .minimum_s = 60,
                                            .free_s = 60,
-                                           .believe_ms = 60000};
+                                           .believe_ms = 60000,
+                                           /* cloud.google.com/compute/docs/instances/spot: prices change up to once
+                                            * every 30 days; the list of all that Google sells is long */
+                                           .steady_ms = 6 * 3600 * INT64_C(1000)};
 
 /* ---- words ---- */
 

@@ -18,7 +18,7 @@ struct tm_rented {
     const char *cloud; /* whoever finds it for people says: "aws" */
     char id[96];
     char group[96]; /* Azure: its resource group; "": none */
-    int kind;       /* 0: a VM; else what was left of one (rented_azure.c, rented_aws.c: a volume; rented_gcp.c: a disk) */
+    int kind; /* 0: a VM; else what was left of one (rented_azure.c, rented_aws.c: a volume; rented_gcp.c: a disk) */
     char region[40];
     char type[48];
     char job[128];
@@ -55,8 +55,8 @@ struct tm_rented_beside {
  * templates. `wait`: until instances that end let theirs go. */
 int tm_rented_clear_aws(struct tm_env *env, const char *job, bool wait, struct tm_rented_beside *out,
                         struct tm_error *e);
-/* The same of a Google Cloud project, in every zone: also those that are stopped, whose disks still cost, and disks that
- * no VM has (state "disk"). */
+/* The same of a Google Cloud project, in every zone: also those that are stopped, whose disks still cost, and disks
+ * that no VM has (state "disk"). */
 int tm_rented_find_gcp(struct tm_env *env, const struct tm_catalog *catalog, struct tm_rented_list *out,
                        struct tm_error *e);
 int tm_rented_end_gcp(struct tm_env *env, struct tm_rented_list *list, struct tm_error *e);

@@ -70,10 +70,17 @@ static bool is_unsettled(const struct tm_vms *v, size_t at)
     return v->instances[at].kind == TM_INSTANCE_SPOT && is_paid(vm) && vm->paid_ms < vm->end_ms;
 }
 
+/* Where prices hold for days, one that is known is good to the end. */
+static bool is_owed(const struct tm_vms *v, size_t at)
+{
+    bool steady = v->rules->steady_ms > 0 && v->vms[at].priced;
+    return !v->unpriced && !steady && is_unsettled(v, at);
+}
+
 bool tm_vms__owes(const struct tm_vms *v)
 {
     for (size_t i = 0; i < v->count; i++)
-        if (!v->vms[i].over || (!v->unpriced && is_unsettled(v, i))) return true;
+        if (!v->vms[i].over || is_owed(v, i)) return true;
     return false;
 }
 
@@ -155,5 +162,5 @@ void tm_vms__all_priced(struct tm_vms *v, int64_t now_ms)
         if (is_unsettled(v, i)) settle(v, i, now_ms);
     v->quote_count = 0;
     v->pricing = false;
-    v->prices_ms = now_ms + TM_VM_PRICES_EVERY_MS;
+    v->prices_ms = now_ms + (v->rules->steady_ms > 0 ? v->rules->steady_ms : TM_VM_PRICES_EVERY_MS);
 }

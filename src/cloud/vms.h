@@ -46,6 +46,7 @@ struct tm_vm__rules {
     int64_t minimum_s;  /* of a VM are billed in any case */
     int64_t free_s;     /* a spot instance that is taken back within so long costs nothing */
     int64_t believe_ms; /* what the cloud does not name for so long is not there */
+    int64_t steady_ms;  /* spot prices hold for days, and are asked for so often; 0: TM_VM_PRICES_EVERY_MS */
     bool free_leaving;  /* a VM costs nothing from when its end was accepted */
     bool templates;     /* spot VMs may come from a call to several pools, by a template of their own that is to go */
 };

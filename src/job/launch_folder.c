@@ -194,9 +194,12 @@ static int check_copies(const struct tm_launch *launch, const char *before, stru
 /* A run begins: what an earlier one left goes, also what it left elsewhere. */
 static int begin_anew(const struct tm_launch *launch, char *before, size_t room, struct tm_error *e)
 {
-    int rc = tm_copies_place__forget(launch->env, launch->request.dir, before, room, e);
+    const char *dir = launch->request.dir;
+    /* killed before it had any work, it is this run: what it has made in a cloud has its number in its tags */
+    bool same = launch->request.keep_token || !tm_launch_has_work(launch->env, dir);
+    int rc = tm_copies_place__forget(launch->env, dir, before, room, e);
     if (rc != 0) return tm_error_wrap(e, rc, "copies of the run before cannot be deleted");
-    clear_folder(launch->request.dir, launch->request.keep_token);
+    clear_folder(dir, same);
     return 0;
 }
 

@@ -70,6 +70,12 @@ int tm_provider_ask_prices(struct tm_env *env, struct tm_run_settings *settings,
     struct tm_error own = {.text = ""};
     int rc = 0;
     if (tm_provider_of(&settings->job)->spot_price == NULL) return 0;
+    if (tm_provider_of(&settings->job)->spot_prices != NULL)
+        rc = tm_provider_of(&settings->job)->spot_prices(env, settings, &own);
+    if (rc != 0 && rc != -(int)TM_ENOMEM) {
+        tm_log(TM_LOG_WARN, "%s; spot prices are the catalogue's", own.text);
+        rc = 0;
+    }
     for (size_t i = 0; rc == 0 && i < fleet->pools.count; i++) {
         struct tm_job_pool *pool = &((struct tm_job_pool *)fleet->pools.items)[i];
         if (pool->market == TM_POOL_SPOT && pool->trace == NULL)

@@ -74,6 +74,9 @@ struct tm_provider {
      * NaN: nobody says. NULL: there is nobody to ask. */
     int (*spot_price)(struct tm_env *env, const struct tm_run_settings *settings, const char *type, const char *zone,
                       double *out_usd_h, struct tm_error *e);
+    /* The same of all pools at once, where that is one question: fills in what the job does not say. What is not known
+     * after that is asked for by spot_price. NULL: each by itself. */
+    int (*spot_prices)(struct tm_env *env, struct tm_run_settings *settings, struct tm_error *e);
     /* The caller owns the cloud (its `destroy`). What an earlier program of this run left is adopted or ended here. */
     int (*open)(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
                 struct tm_error *e);

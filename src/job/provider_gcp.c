@@ -1,5 +1,7 @@
 /* Google Cloud as a provider: VMs of Compute Engine that join by tickets (cloud/gcp_cloud.h). */
+#include "base/alloc.h"
 #include "cloud/gcp_cloud.h"
+#include "cloud/gcp_market.h"
 #include "job/provider_vms.h"
 #include "market/catalog.h"
 
@@ -29,6 +31,18 @@ static int check_gcp(const struct tm_run_settings *settings, const char *place, 
     return tm_provider_vms__check(&kind, settings, place, e);
 }
 
+/* Where VMs of this zone ("": of no pool) are rented. "": nobody says. */
+static int find_region(struct tm_env *env, const struct tm_run_settings *settings, const char *zone, char out[64],
+                       struct tm_error *e)
+{
+    int rc = tm_provider_vms__region(&kind, &settings->job.fleet, settings->job.file, out, e);
+    const char *set = env->variable(env, "CLOUDSDK_COMPUTE_REGION");
+    if (set == NULL) set = env->variable(env, "CLOUDSDK_COMPUTE_ZONE"); /* as the cloud itself looks for it */
+    if (out[0] == '\0' && set != NULL) region_of(set, out);
+    if (zone[0] != '\0') region_of(zone, out);
+    return rc;
+}
+
 /* The catalogue's, where it is rented: a region may cost a third more than the cheapest. */
 static int gcp_spot_price(struct tm_env *env, const struct tm_run_settings *settings, const char *type,
                           const char *zone, double *out_usd_h, struct tm_error *e)
@@ -36,11 +50,7 @@ static int gcp_spot_price(struct tm_env *env, const struct tm_run_settings *sett
     struct tm_catalog catalog;
     char region[64];
     double best = NAN;
-    int rc = tm_provider_vms__region(&kind, &settings->job.fleet, settings->job.file, region, e);
-    const char *set = env->variable(env, "CLOUDSDK_COMPUTE_REGION");
-    if (set == NULL) set = env->variable(env, "CLOUDSDK_COMPUTE_ZONE"); /* as the cloud itself looks for it */
-    if (region[0] == '\0' && set != NULL) region_of(set, region);
-    if (zone[0] != '\0') region_of(zone, region);
+    int rc = find_region(env, settings, zone, region, e);
     if (rc != 0 || region[0] == '\0') return rc;
     tm_catalog_init(&catalog);
     rc = tm_catalog_load(env, &catalog, e);
@@ -52,6 +62,53 @@ static int gcp_spot_price(struct tm_env *env, const struct tm_run_settings *sett
     }
     tm_catalog_deinit(&catalog);
     if (rc == 0) *out_usd_h = best;
+    return rc;
+}
+
+/* ---- prices of now: the list is long, and is asked for once ---- */
+
+struct asking {
+    struct tm_market_want wants[TM_FLEET_POOLS_MAX];
+    char regions[TM_FLEET_POOLS_MAX][64];
+    int64_t *prices[TM_FLEET_POOLS_MAX]; /* in millionths; of the job */
+    size_t count;
+};
+
+static int add_want(struct tm_env *env, const struct tm_run_settings *settings, const char *type, const char *zone,
+                    int64_t *price, struct asking *a, struct tm_error *e)
+{
+    char *region = a->regions[a->count];
+    if (*price >= 0 || type == NULL || type[0] == '\0' || a->count == TM_FLEET_POOLS_MAX) return 0;
+    int rc = find_region(env, settings, zone != NULL ? zone : "", region, e);
+    if (rc != 0 || region[0] == '\0') return rc;
+    a->wants[a->count] = (struct tm_market_want){.type = type, .region = region, .zone = ""};
+    a->prices[a->count++] = price;
+    return 0;
+}
+
+static int ask_all(struct tm_env *env, const struct asking *a, struct tm_error *e)
+{
+    double usd_h[TM_FLEET_POOLS_MAX];
+    int rc = tm_gcp_market_prices(env, a->wants, a->count, usd_h, e);
+    for (size_t i = 0; rc == 0 && i < a->count; i++)
+        if (!isnan(usd_h[i])) *a->prices[i] = llround(usd_h[i] * 1e6);
+    return rc;
+}
+
+static int gcp_spot_prices(struct tm_env *env, struct tm_run_settings *settings, struct tm_error *e)
+{
+    struct tm_job_fleet *fleet = &settings->job.fleet;
+    struct asking *a = tm_calloc(1, sizeof *a);
+    int rc = a == NULL ? tm_error_nomem(e) : 0;
+    for (size_t i = 0; rc == 0 && i < fleet->pools.count; i++) {
+        struct tm_job_pool *pool = &((struct tm_job_pool *)fleet->pools.items)[i];
+        if (pool->market == TM_POOL_SPOT && pool->trace == NULL)
+            rc = add_want(env, settings, pool->instance, pool->zone, &pool->usd_h_millionths, a, e);
+    }
+    if (rc == 0 && fleet->pools.count == 0)
+        rc = add_want(env, settings, fleet->instance, "", &fleet->spot_usd_h_millionths, a, e);
+    if (rc == 0 && a->count > 0) rc = ask_all(env, a, e);
+    tm_free(a);
     return rc;
 }
 
@@ -114,5 +171,6 @@ const struct tm_provider tm_provider__gcp = {.name = "gcp",
                                              .settle = settle_gcp,
                                              .check = check_gcp,
                                              .spot_price = gcp_spot_price,
+                                             .spot_prices = gcp_spot_prices,
                                              .open = open_gcp,
                                              .coordinator = &coordinator};

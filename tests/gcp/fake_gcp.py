@@ -47,7 +47,7 @@ changed = threading.Condition(lock)
 instances, operations, requests, tokens, disks = {}, {}, {}, {}, {}
 token_of, by_themselves = {}, []  # tokens that a VM's metadata server gave; VMs that were deleted with one of their own
 faults, refusals, calls, made, used, open_vms = [], [], {}, [], [], []
-exchanged, subjects, closed_signing, whose = [], [], [], {}  # what tokens were asked for by; words of another provider; whose a token is
+exchanged, subjects, whose = [], [], {}  # what tokens were asked for by; words of another provider; whose a token is
 AUDIENCE = "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/pool/providers/tide"
 FEDERATED = "principal://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/pool/subject/tide"
 unlabelled = [0]  # instances of runs whose disk has other labels
@@ -664,7 +664,9 @@ def impersonate(path, body, token):
     exchanged.append(dict(order, account=unquote(path)))
     if unquote(path) != f"/v1/projects/-/serviceAccounts/{EMAIL}:generateAccessToken" or whose.get(token) not in ("user", FEDERATED):
         raise Refused(403, "forbidden", "Permission 'iam.serviceAccounts.getAccessToken' denied on resource")
-    return {"accessToken": new_token()["access_token"],
+    given = new_token()["access_token"]
+    whose[given] = "impersonated"
+    return {"accessToken": given,
             "expireTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + int(order["lifetime"][:-1])))}
 
 
@@ -692,7 +694,7 @@ def check_token(handler):
 
 
 def sign_blob(path, body, token):
-    if closed_signing and whose.get(token) not in ("user", FEDERATED):
+    if whose.get(token) == "impersonated":
         raise Refused(403, "forbidden", "the account itself may not sign: who asks in its name may")
     if unquote(path) != f"/projects/-/serviceAccounts/{EMAIL}:signBlob":
         raise Refused(403, "forbidden", "Permission 'iam.serviceAccounts.signBlob' denied on resource")
@@ -730,7 +732,6 @@ def control(path, body):
         tokens.clear()
     elif path == "/tidemill/subject":
         subjects.append(order["token"])
-        closed_signing.append(True)
     elif path == "/tidemill/exchanged":
         return json.dumps(exchanged)
     elif path == "/tidemill/obtain":

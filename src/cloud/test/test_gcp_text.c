@@ -227,6 +227,47 @@ static void test_prices(void **state)
     assert_true(fabs(tm_gcp__price_sum(&price, &type) - (0.08 + 0.03 + 2)) < 1e-9);
 }
 
+/* Prices hold for days: the list is not asked for every few minutes, nor once more when the last VM has gone; what it
+ * said is what is billed, from the first second on. */
+static void test_steady_prices(void **state)
+{
+    (void)state;
+    static const int64_t hour_ms = 3600000;
+    struct tm_vms v;
+    struct tm_vm__call call = {.kind = TM_VM_RUN};
+    struct tm_vm__row row = {
+        .id = "us-central1-a/tm-a", .token = "tm-a", .zone = "us-central1-a", .type = "t", .pool = 0};
+    const struct tm_vm__price price = {.type = "t", .zone = "us-central1-a", .usd_h = 3.6};
+    bool due = false;
+    tm_vms__init(&v, &tm_gcp__rules);
+    v.pools[0] = (struct tm_vm__pool){
+        .about = {.type = "t", .zone = "us-central1-a", .limit = 1, .kind = TM_INSTANCE_SPOT}, .price_usd_h = 10};
+    v.pool_count = 1;
+    assert_int_equal(tm_vms__next(&v, 0, &call, &due, NULL), 0);
+    assert_int_equal(tm_vms__described(&v, &row, 0, 0, NULL), 0);
+    tm_vms__want(&v, 0, 1, 0);
+    assert_true(tm_vms__next(&v, 0, &call, &due, NULL) == 0 && due && call.kind == TM_VM_RUN);
+    tm_vms__rented(&v, call.at, &row, 0);
+    for (int i = 0; i < 5 && call.kind != TM_VM_PRICES; i++) {
+        assert_int_equal(tm_vms__next(&v, 1000, &call, &due, NULL), 0);
+        if (due && call.kind == TM_VM_DESCRIBE) assert_int_equal(tm_vms__described(&v, &row, 1, 1000, NULL), 0);
+    }
+    assert_true(due && call.kind == TM_VM_PRICES);
+    tm_vms__priced(&v, &price);
+    tm_vms__all_priced(&v, 1000);
+    assert_true(v.prices_ms >= 1000 + 6 * hour_ms);
+    assert_true(v.pools[0].price_usd_h > 3.59 && v.pools[0].price_usd_h < 3.61);
+    tm_vms__want(&v, 0, 0, hour_ms);
+    row.phase = TM_VM_ENDED;
+    assert_int_equal(tm_vms__described(&v, &row, 1, hour_ms, NULL), 0);
+    assert_int_equal(tm_vms__left(&v), 0);
+    assert_false(tm_vms__owes(&v));
+    assert_true(tm_vms__next(&v, hour_ms, &call, &due, NULL) == 0 && !(due && call.kind == TM_VM_PRICES));
+    double usd = tm_vms__bill(&v, 2 * hour_ms).usd[0];
+    assert_row(usd > 3.59 && usd < 3.61, "%g", usd);
+    tm_vms__deinit(&v);
+}
+
 static void test_advice(void **state)
 {
     (void)state;
@@ -251,5 +292,6 @@ static void test_advice(void **state)
     json_decref(root);
 }
 
-TM_TEST_MAIN(TM_TEST(test_skus), TM_TEST(test_prices), TM_TEST(test_advice), TM_TEST(test_remedies),
-             TM_TEST(test_shared_quotas), TM_TEST(test_words), TM_TEST(test_vms), TM_TEST(test_operations))
+TM_TEST_MAIN(TM_TEST(test_skus), TM_TEST(test_prices), TM_TEST(test_steady_prices), TM_TEST(test_advice),
+             TM_TEST(test_remedies), TM_TEST(test_shared_quotas), TM_TEST(test_words), TM_TEST(test_vms),
+             TM_TEST(test_operations))
