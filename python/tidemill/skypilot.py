@@ -1,6 +1,6 @@
 """SkyPilot as a cloud of `tidemill run --cloud skypilot`: one call of this program is one order, and one answer.
 
-    skypilot.py list PREFIX
+    skypilot.py list PREFIX [ends]
     skypilot.py create NAME TASK FOLDER PROGRAM MARKET TICKET [INSTANCE INFRA]    (TICKET: a file, which is removed)
     skypilot.py adopt NAME ...                    (as create)
     skypilot.py delete NAME
@@ -11,7 +11,8 @@ Nothing waits for a cluster: a launch is asked for, and the next list says what 
 
 TASK is a SkyPilot task or a Tidemill job, which has the same words for what is rented: resources, envs, secrets, setup, workdir,
 file_mounts, config and volumes go to SkyPilot as they are. A cluster has one node, which runs Tidemill's agent in place of the task's `run`.
-A cluster that an earlier run of Tidemill left is adopted: what runs on it is cancelled, and an agent with the new ticket is started by
+With "ends" a list also asks each cluster that is up whether its agent has ended, which the cluster does not; that takes a connection to
+each. A cluster that an earlier run of Tidemill left is adopted: what runs on it is cancelled, and an agent with the new ticket is started by
 `sky exec`, so nothing is rented, set up or brought again.
 A pool of the job says which INSTANCE type, and where (INFRA: cloud/region/zone, "" where SkyPilot chooses), in place of what resources say of
 those.
@@ -120,12 +121,26 @@ def open_requests(sky, prefix):
     return found
 
 
-def rows(sky, prefix):
+def mark_ended(sky, found):
+    """Clusters whose last job, the agent, has ended: in order, or not. One that cannot be asked is as it was."""
+    asked = [(row, sky.job_status(row["name"])) for row in found if row["phase"] == "running"]
+    for row, request in asked:
+        try:
+            status = next(iter((sky.get(request) or {}).values()), None)
+        except Exception:  # pylint: disable=broad-except
+            continue
+        if status is not None and status.is_terminal():
+            row.update(phase="ended", status=0 if word(status) == "SUCCEEDED" else 1)
+
+
+def rows(sky, prefix, ends=""):
     requests = open_requests(sky, prefix)  # before the table: one that ends meanwhile is in it
     records = sky.get(sky.status(refresh=sky.StatusRefreshMode.AUTO))
     found = {row["name"]: row for row in map(row_of, records) if row["name"].startswith(prefix)}
     for name in requests:
         found.setdefault(name, {"name": name, "phase": "pending"})
+    if ends:
+        mark_ended(sky, found.values())
     return list(found.values())
 
 
@@ -176,7 +191,7 @@ def answer(words):
         return {"outcome": "missing", "words": f"{error} ({sys.executable})"}
     try:
         if words[0] == "list":
-            return {"outcome": "done", "rows": rows(sky, words[1])}
+            return {"outcome": "done", "rows": rows(sky, *words[1:])}
         if words[0] in ("create", "adopt"):
             return (create if words[0] == "create" else adopt)(sky, *words[1:])
         return delete(sky, words[1])

@@ -11,6 +11,7 @@
 
 #define TICKET_DIR  "/var/run/secrets/tidemill.io"
 #define TICKET_FILE "ticket"
+#define TICKET_AT   "@" TICKET_DIR "/" TICKET_FILE
 #define GIVE_UP     "15m" /* without its run: so long it may be taken over */
 
 enum { PODS_MAX = 4096, LOST_AFTER_S = 15, GRACE_S = 30 };
@@ -162,9 +163,8 @@ static void write_container(const struct tm_kube_pod *pod, struct tm_jsonout *js
 {
     char left[32];
     (void)snprintf(left, sizeof left, "%" PRId64 "s", pod->grace_s);
-    const char *const words[] = {"tidemill",  "agent",     "--join",        "@" TICKET_DIR "/" TICKET_FILE,
-                                 "--host",    "$(POD_IP)", "--notice-left", left,
-                                 "--give-up", GIVE_UP};
+    const char *const words[] = {"tidemill",  "agent",         "--join", TICKET_AT,   "--host",
+                                 "$(POD_IP)", "--notice-left", left,     "--give-up", GIVE_UP};
     tm_jsonout_list(json, "containers");
     tm_jsonout_object(json, NULL);
     tm_jsonout_string(json, "name", "agent");

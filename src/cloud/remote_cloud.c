@@ -529,9 +529,21 @@ static int take_answer(struct remote *r, const struct tm_remote_answer *answer, 
 
 /* ---- calls ---- */
 
+/* Something was wanted, and nothing is any more: the job is over. */
+static bool is_over(const struct remote *r)
+{
+    bool said = false;
+    for (int pool = 0; pool < r->pool_count; pool++) {
+        if (r->want[pool] > 0) return false;
+        said = said || r->said[pool];
+    }
+    return said && !r->closing;
+}
+
 static int call(struct remote *r, enum tm_remote_call_kind kind, const char *name, struct tm_error *e)
 {
     r->call = (struct tm_remote_call){.kind = kind, .force = r->call.force};
+    r->call.ends = kind == TM_REMOTE_LIST && is_over(r);
     (void)snprintf(r->call.name, sizeof r->call.name, "%s", name);
     if (kind == TM_REMOTE_CREATE || kind == TM_REMOTE_ADOPT) {
         r->call.instance = r->instances[r->call_at].id;
@@ -676,6 +688,7 @@ static int remote_want(struct tm_cloud *cloud, int pool, int count, struct tm_er
     r->want[pool] = count;
     r->said[pool] = true;
     drop_waiting(r, pool);
+    if (is_over(r)) look_soon(r);
     return 0;
 }
 

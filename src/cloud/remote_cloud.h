@@ -28,6 +28,8 @@ struct tm_remote_call {
     enum tm_instance_kind market;  /* likewise */
     int pool;                      /* likewise */
     bool force;                    /* TM_REMOTE_DELETE: asked for before, and it is still there */
+    bool ends; /* TM_REMOTE_LIST: nothing is wanted any more; what has done its work is to be told as ended, where the
+                * thing itself stays */
 };
 
 enum tm_remote_phase {

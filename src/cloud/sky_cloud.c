@@ -60,6 +60,8 @@ static bool take_row(const json_t *from, struct tm_remote_row *row)
                  : strcmp(phase, "pending") == 0 ? TM_REMOTE_PENDING
                                                  : TM_REMOTE_ENDED;
     (void)snprintf(row->zone, sizeof row->zone, "%.60s", word(from, "zone"));
+    const json_t *status = json_object_get(from, "status");
+    if (json_is_integer(status)) row->status = (int)json_integer_value(status);
     if (json_is_number(price) && json_number_value(price) > 0) row->price_usd_h = json_number_value(price);
     take_words(row->words, sizeof row->words, word(from, "words"));
     return true;
@@ -134,6 +136,7 @@ static int sky_begin(void *self, const struct tm_remote_call *call, struct tm_er
     if (call->kind == TM_REMOTE_LIST) {
         words[2] = "list";
         words[3] = s->prefix;
+        words[4] = call->ends ? "ends" : NULL;
     } else if (call->kind == TM_REMOTE_DELETE) {
         words[2] = "delete";
         words[3] = call->name;

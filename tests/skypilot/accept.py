@@ -2,12 +2,14 @@
 
 Every call is bound to the signature of the SDK's own function; tasks are made by sky.Task.from_yaml_config; records are SkyPilot's
 own models; and, with a catalogue (../shared), its optimizer chooses and its dry run goes through, for spot and on demand, for a
-SkyPilot user's own task.  Use: accept.py DRIVER [CATALOGUES]"""
+SkyPilot user's own task.  Use: accept.py DRIVER MANAGED-JOB [CATALOGUES]"""
 import importlib.util
 import inspect
 import io
+import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import types
@@ -41,7 +43,7 @@ class Recorder:
 
     def __getattr__(self, name):
         real = getattr(self.sky, name)
-        if name not in ("launch", "exec", "cancel", "status", "down", "api_status", "api_cancel", "get"):
+        if name not in ("launch", "exec", "cancel", "status", "down", "api_status", "api_cancel", "job_status", "get"):
             return real
 
         def call(*args, **named):
@@ -94,6 +96,47 @@ def check_calls(driver, sky, folder):
         ok("whose ticket is not shown", "tmt1_word" not in str(task.to_yaml_config(use_user_specified_yaml=False, redact_secrets=True)
                                                               if "redact_secrets" in inspect.signature(task.to_yaml_config).parameters
                                                               else ""))
+
+
+def check_ends(driver, sky):
+    """At a run's end its list says of each cluster that is up whether the last job on it, the agent, has ended."""
+    from sky.schemas.api import responses
+    from sky.skylet import job_lib
+    from sky.utils import status_lib
+    status = job_lib.JobStatus
+    jobs = {"tm-a-1": status.SUCCEEDED, "tm-a-2": status.RUNNING, "tm-a-3": status.FAILED, "tm-a-4": None}
+    records = [record_of(responses, status_lib, name, "UP") for name in jobs]
+
+    class Ending(Recorder):
+        def __getattr__(self, name):
+            real = super().__getattr__(name)
+            if name == "job_status":
+                return lambda *a, **k: (real(*a, **k), a[0])[1]
+            if name == "get":
+                return lambda asked: {3: jobs[asked]} if asked in jobs else records
+            return real
+
+    found = {row["name"]: (row["phase"], row.get("status")) for row in driver.rows(Ending(sky, {"api_status": [], "status": "id"}), "tm-a-", "ends")}
+    ok("agents that have ended", found == {"tm-a-1": ("ended", 0), "tm-a-2": ("running", None), "tm-a-3": ("ended", 1),
+                                           "tm-a-4": ("running", None)})
+    call = Recorder(sky, {"get": records, "api_status": [], "status": "id"})
+    driver.rows(call, "tm-a-")
+    ok("are not asked for before", "job_status" not in [name for name, _ in call.calls])
+
+
+def check_notices(driver, sky, home):
+    """The agent of a cluster is told whose notices to read, by what SkyPilot says of the cluster's cloud there."""
+    from sky.skylet import constants
+    ok("a cluster knows its cloud", constants.SKYPILOT_NODE_IPS == "SKYPILOT_NODE_IPS" and "SKYPILOT_CLUSTER_INFO" in driver.RUN)
+    folder = os.path.join(home, ".tidemill-agent")
+    os.makedirs(folder)
+    with open(os.path.join(folder, "tidemill"), "w", encoding="utf-8") as file:
+        file.write('#!/bin/sh\necho "$@"\n')
+    for cloud, notice in ((sky.AWS(), "aws"), (sky.GCP(), "gcp"), (sky.Azure(), "azure"), (sky.Kubernetes(), "none"), (sky.Lambda(), "none")):
+        info = json.dumps({"cluster_name": "tm-a-1", "cloud": str(cloud), "region": "r", "zone": None})
+        said = subprocess.run(["bash", "-c", driver.RUN], capture_output=True, text=True, check=True, env={
+            **os.environ, "SKYPILOT_CLUSTER_INFO": info, "SKYPILOT_NODE_IPS": "10.0.0.1\n"}).stdout.split()
+        ok(f"notices of {cloud}", said == ["agent", "--host", "10.0.0.1", "--notice", notice])
 
 
 def check_adoption(driver, sky, folder):
@@ -183,7 +226,22 @@ def check_pools(driver, sky, folder):
     ok("without a place it is the job's", anywhere["resources"]["infra"] == "aws")
 
 
-def check_choice(driver, sky, catalogues, folder, home):
+def managed_config(driver, sky, path, folder, market):
+    """Of a user's managed job: SkyPilot takes its file as it stands, and the task of a cluster that is made of it."""
+    import yaml
+    theirs = sky.Task.from_yaml(path)
+    ok("SkyPilot takes the managed job", theirs.num_nodes == 3 and len(theirs.resources) == 2 and
+       all(r.job_recovery["strategy"] == "EAGER_NEXT_REGION" and r.use_spot for r in theirs.resources))
+    with open(path, encoding="utf-8") as file:
+        document = yaml.safe_load(file)
+    config = driver.task_config(document, "tm-a-p1-7", folder, sys.executable, market, "tmt1_word", "", "")
+    task = sky.Task.from_yaml_config(dict(config))
+    ok("and a cluster's task of it", task.num_nodes == 1 and {r.region for r in task.resources} == {"us-east-1", "us-west-2"} and
+       all(r.disk_size == 100 and r.use_spot == (market == "spot") for r in task.resources) and task.setup == theirs.setup)
+    return config
+
+
+def check_choice(driver, sky, catalogues, managed, folder, home):
     oracle = load(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../oracle/skypilot/accept.py"), "oracle")
     oracle.put_catalogues(catalogues, home, {"us-east-1", "us-west-2"})
     oracle.put_aws_lists(home, ("us-east-1", "us-west-2"))
@@ -197,6 +255,7 @@ def check_choice(driver, sky, catalogues, folder, home):
     configs = [("g4dn.", market, driver.task_config(TASK, "tm-a-7", folder, sys.executable, market, "tmt1_word"))
                for market in ("spot", "on-demand")]
     configs += [(pool["instance"], pool["market"], pool_config(driver, pool, folder)) for pool in POOLS]
+    configs += [("g4dn.", market, managed_config(driver, sky, managed, folder, market)) for market in ("spot", "on-demand")]
     for machine, market, config in configs:
         task = sky.Task.from_yaml_config(config)
         with sky.Dag() as dag:
@@ -215,7 +274,8 @@ def check_choice(driver, sky, catalogues, folder, home):
 
 def main():
     driver = load(sys.argv[1], "driver")
-    catalogues = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
+    managed = os.path.abspath(sys.argv[2])
+    catalogues = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else None
     with tempfile.TemporaryDirectory() as home:
         os.environ.update(HOME=home, SKYPILOT_DISABLE_USAGE_COLLECTION="1")
         folder = os.path.join(home, "job")
@@ -227,11 +287,13 @@ def main():
             yaml.safe_dump(TASK, file)
         os.chdir(folder)
         check_calls(driver, sky, folder)
+        check_notices(driver, sky, home)
+        check_ends(driver, sky)
         check_adoption(driver, sky, folder)
         check_one_by_one(sky)
         check_markets(driver, sky, folder)
         if catalogues:
-            check_choice(driver, sky, catalogues, folder, home)
+            check_choice(driver, sky, catalogues, managed, folder, home)
         sys.stdout = out
     print(f"skypilot: {done} things are as SkyPilot {sky.__version__} has them")
 

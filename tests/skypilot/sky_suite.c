@@ -77,6 +77,7 @@ static void test_suite(void **state)
 {
     (void)state;
     struct cloud_place place = {
+        /* no notice: SkyPilot announces nothing, the cloud does to the VM, where its agent reads it */
         .limit = 3, .open = open_sky, .lose = lose_cluster, .alive = alive, .full = fill, .same = same};
     cloud_suite(&place);
     assert_int_equal(ask("left"), 0);

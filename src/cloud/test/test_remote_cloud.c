@@ -22,6 +22,7 @@ struct service {
     int made_in;                  /* pool of the last one */
     enum tm_remote_outcome adopt; /* what it answers to adoptions */
     int adoptions;
+    bool ends; /* as the last list was told */
     bool adopts_waiting;
     uint64_t joined; /* instances up to this number have */
     bool destroyed, whole;
@@ -68,6 +69,7 @@ static bool service_step(void *self, struct tm_remote_answer *out)
         s->forced += s->call.force;
         if (at < s->count && !s->keeps_all && (!s->keeps || s->call.force)) s->rows[at] = s->rows[--s->count];
     } else {
+        s->ends = s->call.ends;
         out->rows = s->rows;
         out->row_count = s->count;
     }
@@ -205,6 +207,26 @@ static void test_life(void **state)
     struct tm_cloud_bill bill = f.cloud->bill(f.cloud);
     assert_true(bill.usd[TM_CLOUD_SPOT] > 10 && bill.seconds[TM_CLOUD_ON_DEMAND] == 0);
     assert_true(bill.usd[TM_CLOUD_SPOT] == bill.seconds[TM_CLOUD_SPOT]);
+    tear_down(&f);
+}
+
+/* When nothing is wanted any more, whose thing stays when its work is done is asked for: it is given back in order. */
+static void test_over(void **state)
+{
+    (void)state;
+    struct fixture f;
+    set_up(&f);
+    f.s.joined = 9;
+    assert_string_equal(events(f.cloud, 5000), "");
+    assert_false(f.s.ends); /* nothing was said */
+    assert_int_equal(f.cloud->want(f.cloud, TM_CLOUD_SPOT, 1, NULL), 0);
+    assert_string_equal(events(f.cloud, 5000), "arrived 1");
+    assert_false(f.s.ends);
+    assert_int_equal(f.cloud->want(f.cloud, TM_CLOUD_SPOT, 0, NULL), 0);
+    assert_string_equal(events(f.cloud, 1000), "");
+    assert_true(f.s.ends);
+    set_phase(&f.s, 1, TM_REMOTE_ENDED, 0);
+    assert_string_equal(events(f.cloud, 5000), "released 1");
     tear_down(&f);
 }
 
@@ -497,7 +519,7 @@ static void test_memory(void **state)
     TM_FAIL_EACH_ALLOC(rc = try_life(&e));
 }
 
-TM_TEST_MAIN(TM_TEST(test_life), TM_TEST(test_never_joins), TM_TEST(test_no_answer), TM_TEST(test_refused),
-             TM_TEST(test_wanted_less), TM_TEST(test_pools), TM_TEST(test_strays), TM_TEST(test_adoption),
-             TM_TEST(test_adoption_of_waiting), TM_TEST(test_adoption_refused), TM_TEST(test_adoption_of_too_many),
-             TM_TEST(test_long_end), TM_TEST(test_memory))
+TM_TEST_MAIN(TM_TEST(test_life), TM_TEST(test_over), TM_TEST(test_never_joins), TM_TEST(test_no_answer),
+             TM_TEST(test_refused), TM_TEST(test_wanted_less), TM_TEST(test_pools), TM_TEST(test_strays),
+             TM_TEST(test_adoption), TM_TEST(test_adoption_of_waiting), TM_TEST(test_adoption_refused),
+             TM_TEST(test_adoption_of_too_many), TM_TEST(test_long_end), TM_TEST(test_memory))

@@ -26,8 +26,8 @@ static void test_answers(void **state)
         {"TM-ANSWER {\"outcome\": \"missing\", \"words\": \"no sky\"}\n", TM_REMOTE_REFUSED, 0, "no sky"},
         {"TM-ANSWER {\"outcome\": \"no-answer\"}\n", TM_REMOTE_NO_ANSWER, 0, ""},
         {"TM-ANSWER {\"outcome\": \"done\", \"rows\": [{\"name\": \"a\", \"phase\": \"running\", \"price\": 0.5}, {}, "
-         "7]}\n",
-         TM_REMOTE_DONE, 1, ""},
+         "7, {\"name\": \"b\", \"phase\": \"ended\", \"status\": 0}]}\n",
+         TM_REMOTE_DONE, 2, ""},
     };
     struct tm_remote_row *list = NULL;
     size_t capacity = 0;
@@ -39,7 +39,8 @@ static void test_answers(void **state)
                        strcmp(answer.words, rows[i].words) == 0,
                    "row %zu: %d %zu %s", i, (int)answer.outcome, answer.row_count, answer.words);
     }
-    assert_true(list[0].phase == TM_REMOTE_RUNNING && list[0].price_usd_h == 0.5);
+    assert_true(list[0].phase == TM_REMOTE_RUNNING && list[0].price_usd_h == 0.5 && list[0].status == -1);
+    assert_true(list[1].phase == TM_REMOTE_ENDED && list[1].status == 0);
     assert_int_equal(read_answer("", &list, &capacity, &answer, &e), -(int)TM_EINPUT);
     assert_int_equal(read_answer(" TM-ANSWER {}\n", &list, &capacity, &answer, &e), -(int)TM_EINPUT);
     assert_true(read_answer("TM-ANSWER {\n", &list, &capacity, &answer, &e) < 0);

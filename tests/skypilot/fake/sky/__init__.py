@@ -36,6 +36,15 @@ class exceptions:  # pylint: disable=invalid-name  # a module of SkyPilot's
         pass
 
 
+class JobStatus(enum.Enum):
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+
+    def is_terminal(self):
+        return self != JobStatus.RUNNING
+
+
 class Task:
     def __init__(self, config):
         self.config = config
@@ -137,6 +146,9 @@ def cancel(cluster_name, all=False):  # pylint: disable=redefined-builtin
 
 def exec(task, cluster_name=None):  # pylint: disable=redefined-builtin
     record = up(cluster_name)
+    if os.path.exists(os.path.join(ROOT, "status-" + cluster_name)):
+        os.remove(os.path.join(ROOT, "status-" + cluster_name))
+        record["pid"] = 0
     assert not record["pid"], "its job would wait until the one that runs has ended"
     with open(os.path.join(ROOT, "log-" + cluster_name), "ab") as log:
         process = subprocess.Popen([sys.executable, "-m", "sky", "run", cluster_name], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -144,6 +156,16 @@ def exec(task, cluster_name=None):  # pylint: disable=redefined-builtin
     write(cluster_name, {**record, "config": {**task.config, "file_mounts": record["config"]["file_mounts"]}, "pid": process.pid,
                          "runs": record.get("runs", 1) + 1})
     return "request"
+
+
+def job_status(cluster_name):
+    """Of the last job. What it ended with is in the file that its shell leaves (run)."""
+    up(cluster_name)
+    try:
+        with open(os.path.join(ROOT, "status-" + cluster_name), encoding="utf-8") as file:
+            return {1: JobStatus.SUCCEEDED if file.read().strip() == "0" else JobStatus.FAILED}
+    except FileNotFoundError:
+        return {1: JobStatus.RUNNING}
 
 
 def api_cancel(request_ids):
@@ -187,18 +209,25 @@ def bring_up(name):
         target = os.path.join(home, target[2:])
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.symlink(source, target)
+    if config.get("setup"):
+        run(name, config, "setup")
     record["status"] = "UP"
     move_on(name, record)
     run(name, config)
 
 
-def run(name, config):
-    """The task's command, in the cluster's home."""
+def run(name, config, what="run"):
+    """The task's command, in the cluster's home; how it ended is left for job_status."""
     home = os.path.join(ROOT, "home-" + name)
     variables = {**(config.get("envs") or {}), **(config.get("secrets") or {}), "SKYPILOT_NODE_IPS": "127.0.0.1",
                  "SKYPILOT_CLUSTER_INFO": json.dumps({"cluster_name": name, "cloud": "Local"}), "HOME": home, "TMPDIR": home}
     os.chdir(home)
-    os.execvpe("bash", ["bash", "-c", config["run"]], {**os.environ, **{k: str(v) for k, v in variables.items()}})
+    environment = {**os.environ, **{k: str(v) for k, v in variables.items()}}
+    if what == "setup":
+        subprocess.run(["bash", "-c", config["setup"]], env=environment, check=True)
+        return
+    words = ["bash", "-c", 'bash -c "$1"; echo $? >"$2"', "bash", config["run"], os.path.join(ROOT, "status-" + name)]
+    os.execvpe("bash", words, environment)
 
 
 def alive():
