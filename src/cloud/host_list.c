@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { PORTS_FROM = 1024 }; /* whoever moves ssh's port elsewhere takes one from here on, or one of a few */
+
 /* A host must not be taken for an option or a word of a shell. */
 static bool is_name(const char *text, size_t length)
 {
@@ -109,6 +111,29 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
+/* Hydra (MPICH, Intel MPI) writes host:SLOTS. What cannot well be a port of ssh is that, unless slots are said, too. */
+static int heed_hydra(const char *where, const struct said *said, struct tm_host *out, struct tm_error *e)
+{
+    static const int ports[] = {22, 222, 443};
+    int64_t number = 0;
+    if (said->slots > 0 || said->gpus > 0 || !tm_number_i64(out->port, strlen(out->port), &number)) return 0;
+    bool port = number >= PORTS_FROM;
+    for (size_t i = 0; i < sizeof ports / sizeof *ports; i++)
+        port = port || number == ports[i];
+    if (port) return 0;
+    if (number > TM_HOST_SLOTS_MAX)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: %s:%s: as Hydra writes it these are %s slots, and at most %d are used; write %s "
+                            "slots=N, or %s:%s slots=1 if it is the port of ssh",
+                            where, out->name, out->port, out->port, TM_HOST_SLOTS_MAX, out->name, out->name, out->port);
+    if (said->most > 0 && said->most < number)
+        return tm_error_set(e, TM_EINPUT, "%s: %s has %d slots, more than max_slots=%d", where, out->name, (int)number,
+                            said->most);
+    out->slots = (int)number;
+    out->port[0] = '\0';
+    return 0;
+}
+
 int tm_host__parse(const char *where, const char *line, size_t length, struct tm_host *out, bool *out_empty,
                    struct tm_error *e)
 {
@@ -130,6 +155,8 @@ int tm_host__parse(const char *where, const char *line, size_t length, struct tm
         words++;
     }
     if (!settle(&said, &host)) return wrong(where, line, length, e);
+    int rc = heed_hydra(where, &said, &host, e);
+    if (rc != 0) return rc;
     *out_empty = words == 0;
     if (words > 0) *out = host;
     return 0;

@@ -1,6 +1,9 @@
-/* Lists of hosts, one a line, as mpirun and DeepSpeed write them:
+/* Lists of hosts, one a line, as Open MPI and DeepSpeed write them:
  *
  *     [user@]host[:port] [slots=N | gpus=N] [max_slots=N]      # a comment
+ *
+ * Of Hydra's form, host:SLOTS, a number is taken for slots where it is below 1024 and neither 22, 222 nor 443, and
+ * neither slots nor gpus are said; else it is ssh's port.
  *
  * A slot is one instance; of gpus, each has one GPU of its own. More than max_slots may not be said. The host is
  * whatever `ssh HOST` understands: a name of the user's own configuration, too. An IPv6 address with a port is

@@ -545,15 +545,6 @@ static int make_slots(struct tm_hosts__cloud *c, struct tm_error *e)
     return 0;
 }
 
-/* A name that is short, as sockets need, and that nobody can have taken. */
-static int make_sockets(struct tm_hosts__cloud *c, struct tm_error *e)
-{
-    (void)snprintf(c->sockets, sizeof c->sockets, "/tmp/tidemill-ssh-%016" PRIx64, c->env->random_u64(c->env));
-    int rc = c->env->folder_make(c->env, c->sockets, e);
-    if (rc != 0) c->sockets[0] = '\0';
-    return rc;
-}
-
 int tm_hosts_cloud_create(struct tm_env *env, const struct tm_hosts_options *options, struct tm_cloud **out,
                           struct tm_error *e)
 {
@@ -578,7 +569,7 @@ int tm_hosts_cloud_create(struct tm_env *env, const struct tm_hosts_options *opt
     (void)snprintf(c->pools[TM_CLOUD_SPOT].type, sizeof c->pools[0].type, "host");
     int rc = make_slots(c, e);
     if (rc == 0) rc = tm_hosts__hash_program(env, options->program, c->sha256, e);
-    if (rc == 0) rc = make_sockets(c, e);
+    if (rc == 0) rc = tm_hosts__make_sockets(c, e);
     if (rc != 0) {
         free_all(c);
         return rc;

@@ -8,7 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WORDS_MAX = 40, SAID_MAX = 1 << 16, SCRIPT_MAX = 1 << 16, EXIT_MS = 3000 };
+enum {
+    SLOT_NAME_BYTES = 112 + TM_HOST_NAME_MAX,
+    WORDS_MAX = 40,
+    SAID_MAX = 1 << 16,
+    SCRIPT_MAX = 1 << 16,
+    EXIT_MS = 3000
+};
 
 int tm_hosts__hash_program(struct tm_env *env, const char *path, char out[65], struct tm_error *e)
 {
@@ -50,17 +56,38 @@ static void put_is_ours(struct tm_text *out)
                       "}\n");
 }
 
-/* Ends what runs in the slot: only processes that bear its mark, whatever number was written down. */
+/* Scripts of this slot bear its name among their variables. */
+static void put_slot_name(const struct tm_hosts__cloud *c, const struct tm_hosts__slot *slot, char out[SLOT_NAME_BYTES])
+{
+    (void)snprintf(out, SLOT_NAME_BYTES, "%.80s-%s-%s-%d", c->options.name, slot->host->name,
+                   slot->host->port[0] != '\0' ? slot->host->port : "22", slot->number);
+}
+
+/* A script whose ssh has ended, with its program or before, may still be at work here: it must not start an agent after
+ * we have looked. */
+static void put_alone(const struct tm_hosts__cloud *c, const struct tm_hosts__slot *slot, struct tm_text *out)
+{
+    char name[SLOT_NAME_BYTES];
+    put_slot_name(c, slot, name);
+    tm_text_printf(out,
+                   "marked() {\n"
+                   "  for e in $(grep -lF \"$1\" /proc/[0-9]*/environ 2>/dev/null); do\n"
+                   "    q=${e#/proc/}; q=${q%%/environ}\n"
+                   "    [ $q = $$ ] || ! tr '\\0' '\\n' 2>/dev/null <$e | grep -qxF \"$1\" || echo $q\n"
+                   "  done\n"
+                   "}\n"
+                   "for q in $(marked TIDEMILL_SCRIPT=%s); do kill -s KILL $q 2>/dev/null; done\n",
+                   name);
+}
+
+/* Ends what runs in the slot, whatever number was written down: all that bears its mark. */
 static void put_end(struct tm_text *out)
 {
-    tm_text_puts(out, "if [ -s \"$d/pid\" ]; then\n"
-                      "  p=$(cat \"$d/pid\")\n"
-                      "  if tr '\\0' '\\n' 2>/dev/null </proc/$p/environ | grep -qxF \"TIDEMILL_SLOT=$d\"; then\n"
-                      "    kill -s KILL -- -$p 2>/dev/null\n"
-                      "    i=0\n"
-                      "    while kill -s 0 -- -$p 2>/dev/null && [ $i -lt 50 ]; do sleep 0.1; i=$((i+1)); done\n"
-                      "  fi\n"
-                      "fi\n"
+    tm_text_puts(out, "i=0\n"
+                      "while m=$(marked \"TIDEMILL_SLOT=$d\") && [ -n \"$m\" ] && [ $i -lt 50 ]; do\n"
+                      "  kill -s KILL $m 2>/dev/null\n"
+                      "  sleep 0.1; i=$((i+1))\n"
+                      "done\n"
                       "rm -rf \"$d\"\n");
 }
 
@@ -102,7 +129,7 @@ static void put_begin(const struct tm_hosts__cloud *c, const struct tm_hosts__sl
     tm_text_puts(out, "mkdir -p \"$d\" && cd \"$d\" || exit 1\n"
                       "printf '%s' \"$t\" >ticket || exit 1\n"
                       "TIDEMILL_SLOT=$d TMPDIR=$d\n"
-                      "export TIDEMILL_SLOT TMPDIR\n");
+                      "export TIDEMILL_SLOT TMPDIR; unset TIDEMILL_SCRIPT\n");
     if (slot->host->gpus) tm_text_printf(out, "CUDA_VISIBLE_DEVICES=%d; export CUDA_VISIBLE_DEVICES\n", slot->number);
     tm_text_printf(out,
                    "setsid sh -c 'trap : TERM; echo $$ >pid; \"$0\" %s; echo $? >status' \"$b/tidemill\" "
@@ -141,6 +168,7 @@ static void put_return(struct tm_text *out)
 static int put_script(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct tm_text *out, struct tm_error *e)
 {
     put_names(c, slot, out);
+    if (slot->doing != TM_HOSTS_ASKING) put_alone(c, slot, out);
     if (slot->doing == TM_HOSTS_LOOKING) put_look(out);
     if (slot->doing == TM_HOSTS_LOOKING || slot->doing == TM_HOSTS_ASKING) put_ask(out);
     if (slot->doing == TM_HOSTS_STARTING) {
@@ -206,6 +234,8 @@ int tm_hosts__run(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct
     char path[TM_HOSTS_PATH_BYTES];
     char control[128];
     char bring[512];
+    char name[SLOT_NAME_BYTES];
+    char script[SLOT_NAME_BYTES + 64];
     const char *words[WORDS_MAX] = {"/bin/sh", "-c", "exec \"$@\" <\"$0\"", path};
     const char *variables[] = {c->options.mark, NULL};
     int rc = make_input(c, slot, path, e);
@@ -219,7 +249,9 @@ int tm_hosts__run(struct tm_hosts__cloud *c, struct tm_hosts__slot *slot, struct
                    ">\"$b/new.$$\" && "
                    "chmod 700 \"$b/new.$$\" && mv \"$b/new.$$\" \"$b/tidemill\" && echo TM-BROUGHT'",
                    c->sha256);
-    words[count++] = slot->doing == TM_HOSTS_BRINGING ? bring : "exec sh -s";
+    put_slot_name(c, slot, name);
+    (void)snprintf(script, sizeof script, "exec env TIDEMILL_SCRIPT=%s sh -s", name);
+    words[count++] = slot->doing == TM_HOSTS_BRINGING ? bring : script;
     words[count] = NULL;
     struct tm_process_options options = {
         .argv = words, .variables = variables, .group = true, .captured = &slot->output};
@@ -292,6 +324,35 @@ bool tm_hosts__said(const struct tm_hosts__slot *slot, const char *word, char *o
     return false;
 }
 
+/* ---- the folder of its sockets ---- */
+
+static const char sockets_name[] = "/tmp/tidemill-ssh-";
+
+static void sockets_file(const struct tm_hosts__cloud *c, char out[TM_HOSTS_PATH_BYTES])
+{
+    (void)snprintf(out, TM_HOSTS_PATH_BYTES, "%.3900s/sockets", c->options.state_dir);
+}
+
+struct sockets {
+    struct tm_env *env;
+    const char *folder;
+};
+
+static int remove_socket(void *context, const char *name, struct tm_error *e)
+{
+    const struct sockets *sockets = context;
+    char path[512];
+    (void)snprintf(path, sizeof path, "%.200s/%.255s", sockets->folder, name);
+    return sockets->env->file_remove(sockets->env, path, e);
+}
+
+static void remove_sockets(struct tm_env *env, const char *folder)
+{
+    struct sockets sockets = {.env = env, .folder = folder};
+    (void)env->folder_each(env, folder, remove_socket, &sockets, NULL);
+    (void)env->file_remove(env, folder, NULL);
+}
+
 void tm_hosts__close_sockets(struct tm_hosts__cloud *c)
 {
     char control[128];
@@ -315,5 +376,38 @@ void tm_hosts__close_sockets(struct tm_hosts__cloud *c)
         }
         if (output >= 0) c->env->net_close(c->env, output);
     }
-    (void)c->env->file_remove(c->env, c->sockets, NULL);
+    char file[TM_HOSTS_PATH_BYTES];
+    sockets_file(c, file);
+    remove_sockets(c->env, c->sockets);
+    (void)c->env->file_remove(c->env, file, NULL);
+}
+
+/* Of a program that was killed: its connections have lost the mark by which all else is found, and would stay for a
+ * minute. */
+static void remove_sockets_before(struct tm_hosts__cloud *c, const char *file)
+{
+    struct tm_text text;
+    tm_text_init(&text, 256);
+    if (c->env->file_read(c->env, file, &text, NULL) == 0) {
+        const char *folder = tm_text_string(&text);
+        size_t name = sizeof sockets_name - 1;
+        bool ours = strncmp(folder, sockets_name, name) == 0 && strlen(folder) == name + 16;
+        if (ours && strspn(folder + name, "0123456789abcdef") == 16) {
+            (void)snprintf(c->sockets, sizeof c->sockets, "%s", folder);
+            tm_hosts__close_sockets(c);
+        }
+    }
+    tm_text_deinit(&text);
+}
+
+int tm_hosts__make_sockets(struct tm_hosts__cloud *c, struct tm_error *e)
+{
+    char file[TM_HOSTS_PATH_BYTES];
+    sockets_file(c, file);
+    if (c->env->file_exists(c->env, file)) remove_sockets_before(c, file);
+    int length = snprintf(c->sockets, sizeof c->sockets, "%s%016" PRIx64, sockets_name, c->env->random_u64(c->env));
+    int rc = c->env->file_write_private(c->env, file, c->sockets, (size_t)length, e);
+    if (rc == 0) rc = c->env->folder_make(c->env, c->sockets, e);
+    if (rc != 0) c->sockets[0] = '\0';
+    return rc;
 }

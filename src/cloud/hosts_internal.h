@@ -69,6 +69,9 @@ bool tm_hosts__has_ended(struct tm_hosts__cloud *cloud, struct tm_hosts__slot *s
 void tm_hosts__stop(struct tm_hosts__cloud *cloud, struct tm_hosts__slot *slot);
 /* The rest of a line that begins with `word` in what was said; false: there is none. */
 bool tm_hosts__said(const struct tm_hosts__slot *slot, const char *word, char *out, size_t size);
+/* A folder for ssh's control sockets, with a name that is short, as sockets need, and that nobody can have taken; that
+ * of a program that was killed is removed. */
+int tm_hosts__make_sockets(struct tm_hosts__cloud *cloud, struct tm_error *e);
 /* Ends the connections that ssh keeps, and removes their folder. */
 void tm_hosts__close_sockets(struct tm_hosts__cloud *cloud);
 /* What the slot's host reads: it is there as long as something may be left on the host. */

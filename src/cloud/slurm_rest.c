@@ -22,7 +22,8 @@ enum {
     SEND_LOOK_MS = 5 /* while a connection is being made */
 };
 
-/* Newest first of those whose shapes were read, then what is newer, then older. */
+/* Each is tried until one is there: newest first of those whose shapes were read, then what is newer, then older. The
+ * daemon's own description (/openapi/v3) would name them all in megabytes. */
 static const int versions[] = {41, 42, 43, 40, 39, TM_SLURM_REST_OLD};
 
 struct tm_slurm__rest {
@@ -295,7 +296,7 @@ int tm_slurm_rest__open(struct tm_env *env, const char *address, const char *tok
         tm_slurm_rest__close(r);
         return tm_error_wrap(e, rc, "slurmrestd at %.200s", address);
     }
-    tm_debug(TM_DEBUG_CLOUD, "slurmrestd at %s: version 0.0.%d", address, r->version);
+    tm_log(TM_LOG_INFO, "slurmrestd at %s: version 0.0.%d", address, r->version);
     *out = r;
     return 0;
 }

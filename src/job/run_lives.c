@@ -131,39 +131,83 @@ static bool place_of(const struct tm_cloud_pool *pool, const struct tm_cloud_ins
     return zone[0] != '\0';
 }
 
-static void tell_waits(const struct tm_start *waits, size_t count)
+/* Waits of one run: by place, those that came, and of those that did not, the ones that waited for longer already. */
+struct waits {
+    const char *cloud;
+    struct tm_start list[TM_CLOUD_POOLS_MAX];
+    double came[TM_CLOUD_POOLS_MAX];   /* of what was seen */
+    double came_s[TM_CLOUD_POOLS_MAX]; /* on average */
+    size_t count;
+};
+
+static struct tm_start *at_place(struct waits *waits, const char *place)
 {
-    for (size_t i = 0; i < count; i++)
-        tm_log(TM_LOG_INFO, "%s %s: %.0f %s came after %.1f s on average; the next run counts with that",
-               waits[i].cloud, waits[i].place, waits[i].seen, waits[i].seen > 1 ? "instances" : "instance",
-               waits[i].seconds);
+    size_t w = 0;
+    while (w < waits->count && strcmp(waits->list[w].place, place) != 0)
+        w++;
+    if (w == TM_CLOUD_POOLS_MAX) return NULL;
+    if (w == waits->count) {
+        waits->list[waits->count++] = (struct tm_start){.at_least = true};
+        waits->came[w] = waits->came_s[w] = 0;
+        (void)snprintf(waits->list[w].cloud, sizeof waits->list[w].cloud, "%s", waits->cloud);
+        (void)snprintf(waits->list[w].place, sizeof waits->list[w].place, "%s", place);
+    }
+    return &waits->list[w];
+}
+
+/* One that came, or that waited until now or until nobody wanted it any more: then it is known only that it takes
+ * longer, which counts where those that came were quicker, or where none came. */
+static void take_wait(struct waits *waits, const char *place, bool came, double seconds)
+{
+    struct tm_start *wait = at_place(waits, place);
+    if (wait == NULL || seconds < 0) return;
+    size_t w = (size_t)(wait - waits->list);
+    if (!came && waits->came[w] == 0) {
+        wait->seconds = fmax(wait->seconds, seconds);
+        wait->seen = 1;
+        return;
+    }
+    if (!came && seconds <= waits->came_s[w]) return;
+    wait->seconds = (wait->seconds * wait->seen + seconds) / (wait->seen + 1);
+    wait->seen++;
+    if (!came) return;
+    wait->at_least = false;
+    waits->came[w]++;
+    waits->came_s[w] = wait->seconds;
+}
+
+static void tell_waits(const struct waits *waits)
+{
+    for (size_t i = 0; i < waits->count; i++) {
+        const struct tm_start *wait = &waits->list[i];
+        double longer = wait->seen - waits->came[i];
+        tm_log(TM_LOG_INFO, "%s %s: %.0f %s waited for, %.1f s on average%s; the next run counts with that",
+               wait->cloud, wait->place, wait->seen, wait->seen > 1 ? "instances were" : "instance was", wait->seconds,
+               longer <= 0          ? ""
+               : waits->came[i] > 0 ? ", and some did not come so far"
+                                    : " so far, and none came");
+    }
 }
 
 int tm_run_lives__keep_waits(struct tm_env *env, struct tm_cloud *cloud, const char *name, struct tm_error *e)
 {
-    struct tm_start waits[TM_CLOUD_POOLS_MAX];
-    size_t count = 0, learned = 0;
+    struct waits waits = {.cloud = name};
+    size_t count = 0;
     int pool_count = 0;
     const struct tm_cloud_pool *pools = cloud->pools(cloud, &pool_count);
     const struct tm_cloud_instance *all = cloud->instances(cloud, &count);
-    for (size_t i = 0; cloud->learns_start && i < count; i++) {
-        char place[TM_START_NAME_MAX];
-        size_t w = 0;
-        if (all[i].arrived_ms < 0 || all[i].recalled || all[i].pool < 0 || all[i].pool >= pool_count) continue;
-        if (!place_of(&pools[all[i].pool], &all[i], place)) continue;
-        while (w < learned && strcmp(waits[w].place, place) != 0)
-            w++;
-        if (w == TM_CLOUD_POOLS_MAX) continue;
-        if (w == learned) {
-            waits[learned++] = (struct tm_start){.seen = 0};
-            (void)snprintf(waits[w].cloud, sizeof waits[w].cloud, "%s", name);
-            (void)snprintf(waits[w].place, sizeof waits[w].place, "%s", place);
+    if (!cloud->learns_start) return 0;
+    int64_t now_ms = cloud->now_ms(cloud);
+    for (int came = 1; came >= 0; came--)
+        for (size_t i = 0; i < count; i++) {
+            const struct tm_cloud_instance *one = &all[i];
+            char place[TM_START_NAME_MAX];
+            if ((one->arrived_ms >= 0) != came || one->recalled || one->ungranted) continue;
+            if (one->pool < 0 || one->pool >= pool_count || !place_of(&pools[one->pool], one, place)) continue;
+            int64_t until_ms = came ? one->arrived_ms : one->gone_ms >= 0 ? one->gone_ms : now_ms;
+            take_wait(&waits, place, came, (double)(until_ms - one->asked_ms) / 1000);
         }
-        double seconds = (double)(all[i].arrived_ms - all[i].asked_ms) / 1000;
-        waits[w].seconds = (waits[w].seconds * waits[w].seen + seconds) / (waits[w].seen + 1);
-        waits[w].seen++;
-    }
-    int rc = learned > 0 ? tm_starts_learn(env, waits, learned, e) : 0;
-    if (rc == 0) tell_waits(waits, learned);
+    int rc = waits.count > 0 ? tm_starts_learn(env, waits.list, waits.count, e) : 0;
+    if (rc == 0) tell_waits(&waits);
     return rc;
 }

@@ -19,7 +19,7 @@ int tm_run_lives__keep(struct tm_env *env, struct tm_cloud *cloud, const struct 
                        struct tm_error *e);
 
 /* Tells whoever plans the next run how long instances were waited for, where that is the cloud's to say
- * (market/starts.h), and says it in the log. */
+ * (market/starts.h), and says it in the log. One that never came has waited so long at least. */
 int tm_run_lives__keep_waits(struct tm_env *env, struct tm_cloud *cloud, const char *name, struct tm_error *e);
 
 #endif

@@ -112,6 +112,7 @@ static struct tm_start *find(struct starts *s, const char *cloud, const char *pl
 static void take(struct starts *s, const struct tm_start *wait)
 {
     struct tm_start *known = find(s, wait->cloud, wait->place);
+    if (known != NULL && wait->at_least && wait->seconds <= known->seconds) return;
     if (known != NULL) {
         double before = fmin(known->seen, weight_max);
         known->seconds = (known->seconds * before + wait->seconds * wait->seen) / (before + wait->seen);
@@ -119,7 +120,8 @@ static void take(struct starts *s, const struct tm_start *wait)
         return;
     }
     if (s->count == TM_STARTS_MAX) memmove(s->list, s->list + 1, --s->count * sizeof *s->list);
-    s->list[s->count++] = *wait;
+    s->list[s->count] = *wait;
+    s->list[s->count++].at_least = false;
 }
 
 int tm_starts_learn(struct tm_env *env, const struct tm_start *waits, size_t count, struct tm_error *e)

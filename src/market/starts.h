@@ -16,9 +16,11 @@ struct tm_start {
     char place[TM_START_NAME_MAX];
     double seen; /* waits that it is the mean of; the weight of earlier ones has a limit */
     double seconds;
+    bool at_least; /* none came: it takes longer than that */
 };
 
-/* Takes in the waits of one run, `seen` of `seconds` on average each; a full list forgets its first place. */
+/* Takes in the waits of one run, `seen` of `seconds` on average each; a full list forgets its first place. What was
+ * waited for in vain counts where less is known. */
 int tm_starts_learn(struct tm_env *env, const struct tm_start *waits, size_t count, struct tm_error *e);
 /* The mean wait at a place, in seconds; NaN: nothing is known of it. */
 int tm_starts_ask(struct tm_env *env, const char *cloud, const char *place, double *out_s, struct tm_error *e);

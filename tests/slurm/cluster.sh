@@ -103,16 +103,17 @@ CONF
 
 # slurmrestd refuses root: it is nobody's, and so are the jobs that it submits. Everybody who may speak to it is told by
 # the socket (rest_auth/local).
-cluster_rest_answers() { "${nobody[@]}" curl -sf --unix-socket "$cluster/nobody/rest.sock" http://localhost/slurm/v0.0.38/ping > /dev/null; }
+cluster_rest_answers() { "${nobody[@]}" curl -sf --unix-socket "$cluster/nobody/rest.sock" http://localhost/openapi/v3 > /dev/null; }
 
-cluster_rest_start() { # cluster_rest_start: slurmrestd at unix:$cluster/nobody/rest.sock; "${nobody[@]}" is that user
+cluster_rest_start() { # cluster_rest_start [PLUGINS]: slurmrestd at unix:$cluster/nobody/rest.sock, with all versions of jobs that it has; "${nobody[@]}" is that user
     nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups env HOME="$cluster/nobody" USER=nobody
         XDG_STATE_HOME="$cluster/nobody/state" XDG_DATA_HOME="$cluster/nobody/data" XDG_CONFIG_HOME="$cluster/nobody/config")
     mkdir -p "$cluster/nobody"
     chown nobody:nogroup "$cluster/nobody"
     chmod 711 "$cluster"
     rm -f "$cluster/nobody/rest.sock"
-    setsid "${nobody[@]}" slurmrestd -a rest_auth/local -s openapi/v0.0.38 \
+    local plugins=${1:-$("${nobody[@]}" slurmrestd -s list 2>&1 | grep -o 'openapi/v[0-9.]*' | paste -sd,)}
+    setsid "${nobody[@]}" slurmrestd -a rest_auth/local -s "$plugins" \
         "unix:$cluster/nobody/rest.sock" < /dev/null >> "$cluster/log/slurmrestd.out" 2>&1 &
     echo $! > "$cluster/run/slurmrestd.pid"
     disown $!

@@ -31,11 +31,18 @@ static int alive_aws(void *context)
     return suite_ask("curl -sS $AWS_ENDPOINT_URL/tidemill/alive");
 }
 
+/* No other was ever made. */
+static int same_aws(void *context)
+{
+    (void)context;
+    return suite_ask("curl -sS $AWS_ENDPOINT_URL/tidemill/ever");
+}
+
 static void test_suite(void **state)
 {
     (void)state;
     vm_suite("TIDEMILL_TEST_EC2", "p3.2xlarge", "",
-             (struct cloud_place){.open = open_aws, .lose = lose_aws, .alive = alive_aws});
+             (struct cloud_place){.open = open_aws, .lose = lose_aws, .alive = alive_aws, .same = same_aws});
 }
 
 TM_TEST_MAIN(TM_TEST(test_suite))

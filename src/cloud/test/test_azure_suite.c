@@ -33,11 +33,18 @@ static int alive_azure(void *context)
     return suite_ask("curl -sS $AZURE_RESOURCE_MANAGER_ENDPOINT/tidemill/alive");
 }
 
+/* No other was ever made. */
+static int same_azure(void *context)
+{
+    (void)context;
+    return suite_ask("curl -sS $AZURE_RESOURCE_MANAGER_ENDPOINT/tidemill/ever");
+}
+
 static void test_suite(void **state)
 {
     (void)state;
     vm_suite("TIDEMILL_TEST_AZURE", "Standard_NC4as_T4_v3", "",
-             (struct cloud_place){.open = open_azure, .lose = lose_azure, .alive = alive_azure});
+             (struct cloud_place){.open = open_azure, .lose = lose_azure, .alive = alive_azure, .same = same_azure});
     if (getenv("TIDEMILL_TEST_AZURE") != NULL && getenv("TIDEMILL_TEST_DRIVE") == NULL)
         assert_int_equal(suite_ask("curl -sS $AZURE_RESOURCE_MANAGER_ENDPOINT/tidemill/left"), 0);
 }

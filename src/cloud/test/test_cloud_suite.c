@@ -1,5 +1,6 @@
-/* The common suite of clouds, on the local cloud and on hosts. The hosts' own scripts are run as they are, by a
- * stand-in for ssh that gives each host a home of its own on this machine; the real one is tests/hosts. */
+/* The common suite of clouds, on the local cloud and on hosts. TIDEMILL_TEST_POINTS=all: a driver dies at every point.
+ * The hosts' own scripts are run as they are, by a stand-in for ssh that gives each host a home of its own on this
+ * machine; the real one is tests/hosts. */
 #include "cloud/test/cloud_suite.h"
 
 #include "base/test/tempdir.h"
@@ -10,6 +11,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { LISTED_MAX = 8 };
 
 /* A file of /proc; how many bytes. */
 static size_t read_proc(const char *pid, const char *name, char *out, size_t size)
@@ -23,8 +26,9 @@ static size_t read_proc(const char *pid, const char *name, char *out, size_t siz
     return length;
 }
 
-/* How many instances' processes (all are `sleep 600` by another name or this one) have this among their variables. */
-static int count_marked(const char *mark)
+/* How many instances' processes (all are `sleep 600` by another name or this one) have this among their variables, and
+ * (NULL: nobody asks) the first few pids. */
+static int list_marked(const char *mark, int pids[LISTED_MAX])
 {
     static char variables[1 << 18];
     char words[4096];
@@ -37,10 +41,17 @@ static int count_marked(const char *mark)
         if (length == 0 || memmem(variables, length, mark, strlen(mark)) == NULL) continue;
         length = read_proc(entry->d_name, "cmdline", words, sizeof words);
         bool shell = length > 2 && memcmp(words, "sh", 3) == 0;
-        count += length > 4 && memcmp(words + length - 4, "600", 4) == 0 && !shell;
+        if (length <= 4 || memcmp(words + length - 4, "600", 4) != 0 || shell) continue;
+        if (pids != NULL && count < LISTED_MAX) pids[count] = atoi(entry->d_name); /* NOLINT(cert-err34-c) */
+        count++;
     }
     (void)closedir(proc);
     return count;
+}
+
+static int count_marked(const char *mark)
+{
+    return list_marked(mark, NULL);
 }
 
 /* ---- local ---- */
@@ -74,7 +85,7 @@ static struct tm_cloud *open_local(void *context, bool again, uint64_t id_first)
     static const char *kept[2]; /* borrowed as long as the cloud is there */
     kept[0] = l->where;
     options.variables = kept;
-    assert_row(tm_local_cloud_create(tm_env_real(), &options, &cloud, &e) == 0, "%s", e.text);
+    assert_row(tm_local_cloud_create(suite_env(), &options, &cloud, &e) == 0, "%s", e.text);
     return cloud;
 }
 
@@ -109,8 +120,14 @@ static void test_local(void **state)
     (void)state;
     struct local l = {.speed = 1};
     begin_local(&l, "tidemill-trace 1\nend: 600s\nnodes: 3\n\n0 +3\n");
-    struct cloud_place place = {
-        .context = &l, .limit = 3, .open = open_local, .lose = lose_local, .alive = alive_local};
+    struct cloud_place place = {.context = &l,
+                                .limit = 3,
+                                .open = open_local,
+                                .lose = lose_local,
+                                .alive = alive_local,
+                                .why_no_full = "by its trace, below",
+                                .why_no_notice = "by its trace, below",
+                                .why_no_same = "instances end with their driver"};
     cloud_suite(&place);
     end_local(&l);
 }
@@ -119,6 +136,23 @@ static void leave_to_trace(void *context, const struct tm_cloud_instance *instan
 {
     (void)context;
     (void)instance;
+}
+
+static void leave_full_to_trace(void *context, bool full)
+{
+    (void)context;
+    (void)full;
+}
+
+/* There the trace has more only after a while. */
+static void test_local_full(void **state)
+{
+    (void)state;
+    struct local l = {.speed = 10};
+    begin_local(&l, "tidemill-trace 1\nend: 600s\nnodes: 2\n\n0 +1\n60 +1\n");
+    struct cloud_place place = {.context = &l, .open = open_local, .alive = alive_local, .full = leave_full_to_trace};
+    suite_full(&place);
+    end_local(&l);
 }
 
 /* There the trace announces, and nobody else can. */
@@ -167,7 +201,7 @@ static struct tm_cloud *open_hosts(void *context, bool again, uint64_t id_first)
                                        .resumed = again,
                                        .id_first = id_first,
                                        .ticket = give_ticket};
-    assert_row(tm_hosts_cloud_create(tm_env_real(), &options, &cloud, &e) == 0, "%s", e.text);
+    assert_row(tm_hosts_cloud_create(suite_env(), &options, &cloud, &e) == 0, "%s", e.text);
     return cloud;
 }
 
@@ -196,6 +230,38 @@ static int alive_hosts(void *context)
     return count_marked(((struct hosts *)context)->mark);
 }
 
+/* How many names there are in a folder. */
+static int read_names(const char *path)
+{
+    int count = 0;
+    DIR *folder = opendir(path);
+    assert_non_null(folder);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        count += entry->d_name[0] != '.';
+    (void)closedir(folder);
+    return count;
+}
+
+/* SIGTERM to whatever runs in the slots of that host. */
+static void take_host(void *context, const struct tm_cloud_instance *instance)
+{
+    struct hosts *h = context;
+    char command[700];
+    (void)snprintf(command, sizeof command, "kill -s TERM -- -$(cat %s/home-%s/.cache/tidemill/run/*/pid)", h->dir.path,
+                   instance->zone);
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): a test's own words */
+}
+
+static int same_hosts(void *context)
+{
+    int pids[LISTED_MAX] = {0};
+    int count = list_marked(((struct hosts *)context)->mark, pids);
+    uint64_t number = (uint64_t)count;
+    for (int i = 0; i < count && i < LISTED_MAX; i++) /* whatever order they are listed in */
+        number += (uint64_t)pids[i] * (uint64_t)pids[i];
+    return (int)(number % INT32_MAX);
+}
+
 static void test_hosts(void **state)
 {
     (void)state;
@@ -216,9 +282,16 @@ static void test_hosts(void **state)
     int length = snprintf(text, sizeof text, script, h.dir.path, h.dir.path);
     assert_row(tm_env_real()->file_write_mode(tm_env_real(), h.ssh, 0700, text, (size_t)length, &e) == 0, "%s", e.text);
     assert_int_equal(tm_env_real()->folder_make(tm_env_real(), h.state, &e), 0);
-    struct cloud_place place = {
-        .context = &h, .limit = 3, .open = open_hosts, .lose = lose_host, .alive = alive_hosts, .full = fill_hosts};
+    struct cloud_place place = {.context = &h,
+                                .limit = 3,
+                                .open = open_hosts,
+                                .lose = lose_host,
+                                .alive = alive_hosts,
+                                .taken = take_host,
+                                .full = fill_hosts,
+                                .same = same_hosts};
     cloud_suite(&place);
+    assert_int_equal(read_names(h.state), 0); /* no script with a ticket, no note of sockets */
     tm_tempdir_remove(&h.dir);
 }
 
@@ -226,6 +299,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_local),
+        cmocka_unit_test(test_local_full),
         cmocka_unit_test(test_local_notice),
         cmocka_unit_test(test_hosts),
     };

@@ -29,11 +29,18 @@ static int alive_gcp(void *context)
     return suite_ask("curl -sS $GCP_FAKE/tidemill/alive");
 }
 
+/* No other was ever made. */
+static int same_gcp(void *context)
+{
+    (void)context;
+    return suite_ask("curl -sS $GCP_FAKE/tidemill/ever");
+}
+
 static void test_suite(void **state)
 {
     (void)state;
     vm_suite("TIDEMILL_TEST_GCP", "n1-standard-8+1xV100", "us-central1",
-             (struct cloud_place){.open = open_gcp, .lose = lose_gcp, .alive = alive_gcp});
+             (struct cloud_place){.open = open_gcp, .lose = lose_gcp, .alive = alive_gcp, .same = same_gcp});
 }
 
 TM_TEST_MAIN(TM_TEST(test_suite))

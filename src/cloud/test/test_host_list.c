@@ -26,6 +26,15 @@ static void test_lines(void **state)
         {"gpu1 max-slots=8 slots=4", "gpu1", "", 4, false},
         {"gpu1 max_slots=100", "gpu1", "", 1, false},
         {"gpu1 gpus=4 max_slots=4", "gpu1", "", 4, true},
+        {"gpu1:8", "gpu1", "", 8, false}, /* Hydra */
+        {"me@gpu1:64 # cores", "me@gpu1", "", 64, false},
+        {"[2001:db8::1]:4", "2001:db8::1", "", 4, false},
+        {"gpu1:8 max_slots=8", "gpu1", "", 8, false},
+        {"gpu1:8 slots=2", "gpu1", "8", 2, false}, /* then it is a port */
+        {"gpu1:8 gpus=1", "gpu1", "8", 1, true},
+        {"gpu1:222", "gpu1", "222", 1, false},
+        {"gpu1:443", "gpu1", "443", 1, false},
+        {"gpu1:1024", "gpu1", "1024", 1, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct tm_host host = {.slots = 0};
@@ -73,6 +82,21 @@ static void test_wrong(void **state)
     }
 }
 
+/* More slots than there can be, or a port that nobody has for ssh: what it was taken for is said, and both remedies. */
+static void test_hydra(void **state)
+{
+    (void)state;
+    struct tm_host host;
+    struct tm_error e = {.text = ""};
+    bool empty = true;
+    assert_int_equal(tm_host__parse("a:1", "n1:128", 6, &host, &empty, &e), -(int)TM_EINPUT);
+    assert_error_has(e,
+                     "a:1: n1:128: as Hydra writes it these are 128 slots, and at most 64 are used; write n1 slots=N, "
+                     "or n1:128 slots=1 if it is the port of ssh");
+    assert_int_equal(tm_host__parse("a:1", "n1:8 max_slots=4", 16, &host, &empty, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "n1 has 8 slots, more than max_slots=4");
+}
+
 static void test_list(void **state)
 {
     (void)state;
@@ -102,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_wrong),
+        cmocka_unit_test(test_hydra),
         cmocka_unit_test(test_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -185,6 +185,9 @@ static void vm_suite(const char *variable, const char *type, const char *zone, s
     assert_row(tm_env_real()->file_write(tm_env_real(), p.program, words, strlen(words), &e) == 0, "%s", e.text);
     how.context = &p;
     how.limit = 3;
+    how.why_no_full = "asked again after minutes only: tests/clouds/vm_points.py";
+    how.why_no_notice = "read by the agent on the VM: tests/aws, tests/gcp_full, tests/azure_full";
+    how.why_no_points = "each call and file: tests/clouds/vm_points.py";
     if (drive != NULL) {
         vm_suite_drive(&how);
         return;

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
-enum { VISITORS = 6, LIMIT = 3, AWAY_MS = 5000, LOOK_MS = 20, NOTICE_MS = 2000 };
+enum { VISITORS = 6, SPARES = 2, LIMIT = 3, AWAY_MS = 5000, LOOK_MS = 20, NOTICE_MS = 2000 };
 
 static const char job_text[] = "name: a\nmodel: {gpt: {layers: 2, hidden: 32, heads: 2, ctx: 32}}\ndata: words.txt\n"
                                "steps: 10\nbatch: 8\nmicro_batch: 2\n";
@@ -32,7 +32,8 @@ struct house {
     struct tm_run_tls tls;
     struct tm_office *office;
     char office_tls[TM_STATE_PATH_MAX];
-    pid_t visitors[VISITORS];
+    pid_t visitors[VISITORS + SPARES];
+    int spares[SPARES]; /* they wait for a ticket at the other end; -1: none does */
 };
 
 static volatile int terminating;
@@ -117,10 +118,14 @@ static int start_visitor(struct house *h, int number)
 
 static void end_visitors(struct house *h)
 {
-    for (int i = 0; i < VISITORS; i++) {
+    for (int i = 0; i < VISITORS + SPARES; i++) {
         if (h->visitors[i] > 0) (void)kill(h->visitors[i], SIGKILL);
         if (h->visitors[i] > 0) (void)waitpid(h->visitors[i], NULL, 0);
         h->visitors[i] = 0;
+    }
+    for (int i = 0; i < SPARES; i++) {
+        if (h->spares[i] >= 0) (void)close(h->spares[i]);
+        h->spares[i] = -1;
     }
 }
 
@@ -149,7 +154,7 @@ static void open_office(struct house *h)
                                         .authority = h->tls.authority,
                                         .guests = tm_provider__join.guests,
                                         .away_ms = AWAY_MS};
-    assert_row(tm_office_create(tm_env_real(), &options, &h->office, &e) == 0, "%s", e.text);
+    assert_row(tm_office_create(suite_env(), &options, &h->office, &e) == 0, "%s", e.text);
 }
 
 static struct tm_cloud *open_join(void *context, bool again, uint64_t id_first)
@@ -165,10 +170,12 @@ static struct tm_cloud *open_join(void *context, bool again, uint64_t id_first)
     close_office(h);
     for (int i = 0; i < VISITORS; i++)
         pipes[i] = start_visitor(h, i);
+    for (int i = 0; i < SPARES; i++)
+        h->spares[i] = start_visitor(h, VISITORS + i);
     open_office(h);
     h->account.instance = id_first - 1;
     h->request = (struct tm_provider_request){.settings = &h->settings, .account = &h->account, .office = h->office};
-    assert_row(tm_provider__join.open(tm_env_real(), &h->request, &cloud, &e) == 0, "%s", e.text);
+    assert_row(tm_provider__join.open(suite_env(), &h->request, &cloud, &e) == 0, "%s", e.text);
     assert_row(tm_tickets_ask(tm_env_real(), h->dir.path, &asked, &h->arena, &tickets, &e) == 0, "%s", e.text);
     for (int i = 0; i < VISITORS; i++) {
         assert_true(write(pipes[i], tickets[i], strlen(tickets[i])) > 0);
@@ -208,11 +215,30 @@ static void notice_join(void *context, const struct tm_cloud_instance *instance)
     assert_int_equal(kill(pid, SIGUSR1), 0);
 }
 
+/* The machines that wait for their turn go home; later two others come. */
+static void fill_join(void *context, bool full)
+{
+    struct house *h = context;
+    struct tm_error e = {.text = ""};
+    const char *const *tickets = NULL;
+    const struct tm_tickets_request asked = {.count = SPARES};
+    for (int i = 0; full && i < VISITORS; i++) {
+        bool here = false;
+        for (uint64_t id = 1; id < 40; id++)
+            here = here || pid_of(h, id) == h->visitors[i];
+        if (!here && h->visitors[i] > 0) assert_int_equal(kill(h->visitors[i], SIGKILL), 0);
+    }
+    if (full) return;
+    assert_row(tm_tickets_ask(tm_env_real(), h->dir.path, &asked, &h->arena, &tickets, &e) == 0, "%s", e.text);
+    for (int i = 0; i < SPARES; i++)
+        assert_true(write(h->spares[i], tickets[i], strlen(tickets[i])) > 0);
+}
+
 static int alive_join(void *context)
 {
     struct house *h = context;
     int count = 0;
-    for (int i = 0; i < VISITORS; i++)
+    for (int i = 0; i < VISITORS + SPARES; i++)
         if (h->visitors[i] > 0 && waitpid(h->visitors[i], NULL, WNOHANG) == h->visitors[i]) h->visitors[i] = 0;
     for (uint64_t id = 1; id < 40; id++) {
         pid_t pid = pid_of(h, id);
@@ -223,7 +249,7 @@ static int alive_join(void *context)
 
 static void open_house(struct house *h)
 {
-    *h = (struct house){.office = NULL};
+    *h = (struct house){.office = NULL, .spares = {-1, -1}};
     tm_tempdir_make(&h->dir);
     tm_arena_init(&h->arena, 1 << 20);
     tm_run_settings_init(&h->settings);
@@ -254,7 +280,9 @@ static void test_suite(void **state)
                                 .open = open_join,
                                 .lose = lose_join,
                                 .alive = alive_join,
-                                .notice = notice_join};
+                                .notice = notice_join,
+                                .full = fill_join,
+                                .why_no_same = "machines need new tickets of the next run"};
     cloud_suite(&place);
     close_house(&h);
 }

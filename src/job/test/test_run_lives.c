@@ -6,6 +6,7 @@
 #include "market/risk.h"
 #include "market/starts.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,6 +43,12 @@ static const struct tm_cloud_instance *get_came(struct tm_cloud *cloud, size_t *
 {
     *out_count = 5;
     return cloud->self;
+}
+
+static int64_t get_now_50_s(struct tm_cloud *cloud)
+{
+    (void)cloud;
+    return 50000;
 }
 
 static int64_t get_now_ms(struct tm_cloud *cloud)
@@ -117,9 +124,10 @@ static void test_starts(void **state)
         {.id = 2, .asked_ms = 1000, .arrived_ms = 61000, .zone = "us-west-2a", .type = "p3.2xlarge"},
         {.id = 3, .asked_ms = 1000, .arrived_ms = 91000, .zone = "us-west-2b", .type = "p3.2xlarge"},
         {.id = 4, .asked_ms = 0, .arrived_ms = HOUR_MS, .zone = "us-west-2b", .type = "p3.2xlarge", .recalled = true},
-        {.id = 5, .asked_ms = 0, .arrived_ms = -1, .zone = "us-west-2b", .type = "p3.2xlarge"},
+        {.id = 5, .asked_ms = 0, .arrived_ms = -1, .gone_ms = -1, .zone = "us-west-2b", .type = "p3.2xlarge"},
     };
-    struct tm_cloud vms = {.learns_start = true, .pools = get_pools, .instances = get_came, .self = came};
+    struct tm_cloud vms = {
+        .learns_start = true, .pools = get_pools, .instances = get_came, .now_ms = get_now_50_s, .self = came};
     struct tm_job job;
     struct tm_error e = {0};
     assert_int_equal(tm_env_virtual_set_variable(env, "TIDEMILL_DATA_DIR", "/d"), 0);
@@ -140,6 +148,33 @@ static void test_starts(void **state)
     assert_true(filled[3].start_ms < 0);
     assert_int_equal(job.fleet.spot_start_ms, 0); /* each choice has its own */
     tm_job_deinit(&job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Those that never came: they have waited so long at least. */
+static void test_starts_in_vain(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_cloud_instance came[] = {
+        {.id = 1, .asked_ms = 0, .arrived_ms = 10000, .zone = "spot", .type = "spot"},
+        {.id = 2, .asked_ms = 0, .arrived_ms = -1, .gone_ms = -1, .zone = "spot", .type = "spot"},   /* so far 50 s */
+        {.id = 3, .asked_ms = 0, .arrived_ms = -1, .gone_ms = 9000, .zone = "spot", .type = "spot"}, /* given up soon */
+        {.id = 4, .asked_ms = 0, .arrived_ms = -1, .gone_ms = 20000, .zone = "none", .type = "none"}, /* nobody came */
+        {.id = 5, .asked_ms = 0, .arrived_ms = -1, .gone_ms = 9000, .zone = "no", .type = "no", .ungranted = true},
+    };
+    struct tm_cloud queue = {
+        .learns_start = true, .pools = get_pools, .instances = get_came, .now_ms = get_now_50_s, .self = came};
+    struct tm_error e = {0};
+    double wait_s = 0;
+    assert_int_equal(tm_env_virtual_set_variable(env, "TIDEMILL_DATA_DIR", "/d"), 0);
+    assert_row(tm_run_lives__keep_waits(env, &queue, "slurm", &e) == 0, "%s", e.text);
+    assert_int_equal(tm_starts_ask(env, "slurm", "spot", &wait_s, NULL), 0);
+    assert_true(wait_s == 30);
+    assert_int_equal(tm_starts_ask(env, "slurm", "none", &wait_s, NULL), 0);
+    assert_true(wait_s == 20);
+    assert_int_equal(tm_starts_ask(env, "slurm", "no", &wait_s, NULL), 0);
+    assert_true(isnan(wait_s));
     tm_env_virtual_destroy(env);
 }
 
@@ -182,4 +217,4 @@ static void test_starts_of_fleet(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_kept), TM_TEST(test_starts), TM_TEST(test_starts_of_fleet))
+TM_TEST_MAIN(TM_TEST(test_kept), TM_TEST(test_starts), TM_TEST(test_starts_in_vain), TM_TEST(test_starts_of_fleet))

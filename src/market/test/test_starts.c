@@ -52,6 +52,23 @@ static void test_learned(void **state)
     tm_env_virtual_destroy(env);
 }
 
+/* What was waited for in vain: it raises what is known, and never lowers it. */
+static void test_in_vain(void **state)
+{
+    (void)state;
+    struct tm_env *env = open_env();
+    struct tm_start wait = {.cloud = "slurm", .place = "spot", .seen = 1, .seconds = 30, .at_least = true};
+    assert_int_equal(tm_starts_learn(env, &wait, 1, NULL), 0);
+    assert_true(ask(env, "slurm", "spot") == 30);
+    wait.seconds = 10;
+    assert_int_equal(tm_starts_learn(env, &wait, 1, NULL), 0);
+    assert_true(ask(env, "slurm", "spot") == 30);
+    wait.seconds = 50;
+    assert_int_equal(tm_starts_learn(env, &wait, 1, NULL), 0);
+    assert_true(ask(env, "slurm", "spot") == 40);
+    tm_env_virtual_destroy(env);
+}
+
 /* Of a type in a zone: what was seen there, else in the region, else anywhere; never of another cloud or type. */
 static void test_types(void **state)
 {
@@ -123,4 +140,5 @@ static void test_memory(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_learned), TM_TEST(test_types), TM_TEST(test_files), TM_TEST(test_memory))
+TM_TEST_MAIN(TM_TEST(test_learned), TM_TEST(test_in_vain), TM_TEST(test_types), TM_TEST(test_files),
+             TM_TEST(test_memory))
