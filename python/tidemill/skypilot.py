@@ -7,7 +7,7 @@
 
 It talks to SkyPilot's API server by SkyPilot's own Python SDK, which has typed answers; the `sky` command prints for people.
 Nothing waits for a cluster: a launch is asked for, and the next list says what became of it. The answer is one line,
-"TM-ANSWER " and JSON; whatever SkyPilot prints beside it is left alone.
+"TM-ANSWER " and JSON; whatever SkyPilot prints beside it is left alone. Who asked must stay to read it: else the program ends.
 
 TASK is a SkyPilot task or a Tidemill job, which has the same words for what is rented: resources, envs, secrets, setup, workdir,
 file_mounts, config and volumes go to SkyPilot as they are. A cluster has one node, which runs Tidemill's agent in place of the task's `run`.
@@ -19,7 +19,9 @@ those.
 """
 import json
 import os
+import select
 import sys
+import threading
 
 KEPT = ("resources", "envs", "secrets", "setup", "workdir", "file_mounts", "config", "volumes")
 IDLE_MINUTES = 10  # after its agent has ended a cluster goes by itself, if nobody is there to end it
@@ -202,5 +204,14 @@ def answer(words):
         return {"outcome": "refused" if final else "no-answer", "words": f"{kind}: {error}"[:240]}
 
 
+def end_with_reader():
+    """Nobody reads the answer any more: Tidemill was killed. What it asked for is not to be done later, behind its successor's back."""
+    watch = select.poll()
+    watch.register(sys.stdout.fileno(), 0)  # the end of a pipe alone is told then
+    watch.poll()
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=end_with_reader, daemon=True).start()
     print("\nTM-ANSWER " + json.dumps(answer(sys.argv[1:])), flush=True)

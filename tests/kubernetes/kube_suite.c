@@ -1,6 +1,8 @@
 /* The common suite of clouds on Kubernetes: KUBECONFIG is that of tests/kubernetes/fake_api.py, which runs a program
- * named tidemill as the pod (here: one that sleeps). Use: kube-suite CONTROL, the script that orders the stand-in. */
+ * named tidemill as the pod (here: one that sleeps). Use: kube-suite CONTROL [walk], the script that orders the
+ * stand-in; `walk`: nothing but a driver that dies at some points. */
 #include "cloud/test/suite_parts.h"
+#include "cloud/test/suite_web.h"
 
 #include "base/arena.h"
 #include "cloud/kube_cloud.h"
@@ -32,7 +34,7 @@ static struct tm_cloud *open_kube(void *context, bool again, uint64_t id_first)
                                       .id_first = id_first,
                                       .arena = &arena,
                                       .ticket = suite_ticket};
-    assert_row(tm_kube_cloud_create(tm_env_real(), &options, &cloud, &e) == 0, "%s", e.text);
+    assert_row(tm_kube_cloud_create(suite_env(), &options, &cloud, &e) == 0, "%s", e.text);
     return cloud;
 }
 
@@ -82,6 +84,13 @@ static void test_suite(void **state)
     cloud_suite(&place);
     assert_int_equal(ask("go"), 0);
     assert_int_equal(ask("left"), 0); /* neither pods nor Secrets */
+}
+
+static void test_walk(void **state)
+{
+    (void)state;
+    suite_walk(&(struct cloud_place){.limit = 3, .open = open_kube, .lose = lose_pod, .alive = alive});
+    assert_int_equal(ask("left"), 0);
 }
 
 /* An eviction is a notice, with the grace period as the time left; then a loss that was announced. */
@@ -202,10 +211,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_suite),      cmocka_unit_test(test_eviction), cmocka_unit_test(test_no_node),
         cmocka_unit_test(test_bad_server), cmocka_unit_test(test_plugin),
     };
-    if (argc != 2) return 2;
+    const struct CMUnitTest walk[] = {cmocka_unit_test(test_walk)};
+    if (argc != 2 && argc != 3) return 2;
     control = argv[1];
     tm_arena_init(&arena, 16 << 20);
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    int rc = argc == 2 ? cmocka_run_group_tests(tests, NULL, NULL) : cmocka_run_group_tests(walk, NULL, NULL);
     tm_arena_deinit(&arena);
     return rc;
 }

@@ -1,5 +1,6 @@
 /* The common suite of clouds on SkyPilot: PYTHONPATH has a stand-in for its SDK (tests/skypilot/fake), whose clusters
- * are processes. Use: sky-suite PROGRAM FOLDER: what runs in a cluster in place of tidemill, and a folder for files. */
+ * are processes. Use: sky-suite PROGRAM FOLDER [walk]: what runs in a cluster in place of tidemill, and a folder for
+ * files; `walk`: nothing but drivers that die. */
 #include "cloud/test/suite_parts.h"
 
 #include "cloud/sky_cloud.h"
@@ -32,7 +33,7 @@ static struct tm_cloud *open_sky(void *context, bool again, uint64_t id_first)
                                      .poll_ms = 500,
                                      .id_first = id_first,
                                      .ticket = suite_ticket};
-    assert_row(tm_sky_cloud_create(tm_env_real(), &options, &cloud, &e) == 0, "%s", e.text);
+    assert_row(tm_sky_cloud_create(suite_env(), &options, &cloud, &e) == 0, "%s", e.text);
     return cloud;
 }
 
@@ -83,6 +84,13 @@ static void test_suite(void **state)
     assert_int_equal(ask("left"), 0);
 }
 
+static void test_walk(void **state)
+{
+    (void)state;
+    suite_walk(&(struct cloud_place){.limit = 3, .open = open_sky, .lose = lose_cluster, .alive = alive});
+    assert_int_equal(ask("left"), 0);
+}
+
 /* A launch that SkyPilot refuses at once, and one that finds no capacity: told, tried again, and in the end there. */
 static void test_refused(void **state)
 {
@@ -101,12 +109,44 @@ static void test_refused(void **state)
     }
 }
 
+static void await_held(struct tm_cloud *cloud, bool held)
+{
+    struct tm_cloud_event event;
+    for (int i = 0; i < SUITE_STEPS && (ask("held") > 0) != held; i++)
+        if (cloud != NULL) (void)cloud->next(cloud, SUITE_LONG_MS / SUITE_STEPS, &event, NULL);
+    assert_true((ask("held") > 0) == held);
+}
+
+/* A driver that dies while a launch is under way: what calls SkyPilot for it ends, too, and launches nothing later,
+ * when another driver has looked already. */
+static void test_orphan(void **state)
+{
+    (void)state;
+    int status = 0;
+    put_file("hold", true);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct tm_cloud *dying = open_sky(NULL, false, 1);
+        suite_want(dying, 1);
+        await_held(dying, true);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    await_held(NULL, false);
+    put_file("hold", false);
+    assert_int_equal(ask("left"), 0);
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_suite), cmocka_unit_test(test_refused)};
-    if (argc != 3) return 2;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_suite), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_orphan)};
+    const struct CMUnitTest walk[] = {cmocka_unit_test(test_walk), cmocka_unit_test(test_orphan)};
+    if (argc != 3 && argc != 4) return 2;
     program = argv[1];
     folder = argv[2];
     (void)snprintf(task, sizeof task, "%s/task.yaml", folder);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return argc == 3 ? cmocka_run_group_tests(tests, NULL, NULL) : cmocka_run_group_tests(walk, NULL, NULL);
 }

@@ -481,6 +481,15 @@ static const char *suite_tried(const char *tried, bool was, const char *why)
     return out;
 }
 
+/* Nothing but the points at which a driver dies. */
+__attribute__((unused)) static void suite_walk(const struct cloud_place *place)
+{
+    int points = 0;
+    int tried = suite_every_step(place, &points);
+    assert_true(tried > 0);
+    print_message("suite: points: %d, of a life of about %d\n", tried, points);
+}
+
 static void cloud_suite(const struct cloud_place *place)
 {
     int points = 0;

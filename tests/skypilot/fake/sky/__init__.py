@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import types
 import uuid
 
@@ -85,6 +86,12 @@ def launch(task, cluster_name=None, idle_minutes_to_autostop=None, down=False): 
     assert idle_minutes_to_autostop and down
     if os.path.exists(os.path.join(ROOT, "refuse")):
         raise ValueError("there is no such accelerator")
+    if os.path.exists(os.path.join(ROOT, "hold")):  # a server that takes its time
+        with open(os.path.join(ROOT, "held.new"), "w", encoding="utf-8") as file:
+            file.write(str(os.getpid()))
+        os.rename(file.name, os.path.join(ROOT, "held"))
+    while os.path.exists(os.path.join(ROOT, "hold")):
+        time.sleep(0.05)
     request = uuid.uuid4().hex
     write(cluster_name, {"name": cluster_name, "status": "PENDING", "request": request, "config": task.config, "pid": 0})
     with open(os.path.join(ROOT, "log-" + cluster_name), "ab") as log:
