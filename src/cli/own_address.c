@@ -8,9 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static bool print(const struct sockaddr *address, char out[TM_ADDRESS_MAX])
+static bool print(const struct sockaddr *address, socklen_t size, char out[TM_ADDRESS_MAX])
 {
-    socklen_t size = address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
     return getnameinfo(address, size, out, TM_ADDRESS_MAX, NULL, 0, NI_NUMERICHOST) == 0;
 }
 
@@ -24,7 +23,8 @@ static bool by_route(char out[TM_ADDRESS_MAX])
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return false;
     bool found = connect(fd, (const struct sockaddr *)&far, sizeof far) == 0 &&
-                 getsockname(fd, (struct sockaddr *)&own, &size) == 0 && print((struct sockaddr *)&own, out);
+                 getsockname(fd, (struct sockaddr *)&own, &size) == 0 &&
+                 print((struct sockaddr *)&own, sizeof own, out);
     (void)close(fd);
     return found;
 }
@@ -40,12 +40,13 @@ static bool serves(const struct ifaddrs *one, int family)
 bool tm_own_address(char out[TM_ADDRESS_MAX])
 {
     static const int families[] = {AF_INET, AF_INET6};
+    static const socklen_t sizes[] = {sizeof(struct sockaddr_in), sizeof(struct sockaddr_in6)};
     struct ifaddrs *all = NULL;
     bool found = by_route(out);
     if (found || getifaddrs(&all) != 0) return found;
     for (int i = 0; i < 2; i++)
         for (const struct ifaddrs *one = all; one != NULL && !found; one = one->ifa_next)
-            found = serves(one, families[i]) && print(one->ifa_addr, out);
+            found = serves(one, families[i]) && print(one->ifa_addr, sizes[i], out);
     freeifaddrs(all);
     return found;
 }
