@@ -11,8 +11,9 @@
 
 #define TICKET_DIR  "/var/run/secrets/tidemill.io"
 #define TICKET_FILE "ticket"
-#define TICKET_AT   "@" TICKET_DIR "/" TICKET_FILE
 #define GIVE_UP     "15m" /* without its run: so long it may be taken over */
+
+static const char ticket_at[] = "@" TICKET_DIR "/" TICKET_FILE;
 
 enum { PODS_MAX = 4096, LOST_AFTER_S = 15, GRACE_S = 30 };
 
@@ -163,7 +164,7 @@ static void write_container(const struct tm_kube_pod *pod, struct tm_jsonout *js
 {
     char left[32];
     (void)snprintf(left, sizeof left, "%" PRId64 "s", pod->grace_s);
-    const char *const words[] = {"tidemill",  "agent",         "--join", TICKET_AT,   "--host",
+    const char *const words[] = {"tidemill",  "agent",         "--join", ticket_at,   "--host",
                                  "$(POD_IP)", "--notice-left", left,     "--give-up", GIVE_UP};
     tm_jsonout_list(json, "containers");
     tm_jsonout_object(json, NULL);

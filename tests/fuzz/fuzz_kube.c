@@ -3,6 +3,7 @@
 #include "fuzz.h"
 
 #include "base/alloc.h"
+#include "base/dns_name.h"
 #include "cloud/kube_config.h"
 #include "cloud/kube_pod.h"
 #include "cloud/sky_cloud.h"
@@ -20,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *text = (const char *)data;
     if (tm_kube_pods__read(text, size, 0, &rows, &capacity, &count, NULL) == 0) {
         for (size_t i = 0; i < count; i++) {
-            assert(tm_kube_name_is_good(rows[i].name));
+            assert(tm_dns_name_is_good(rows[i].name));
             assert(strpbrk(rows[i].words, "\n\r\t") == NULL && rows[i].left_ms >= 0);
         }
     }
