@@ -245,8 +245,8 @@ static void test_straight(void **state)
     struct tm_copy_store *store = NULL;
     struct tm_block *back = NULL;
     struct tm_copy_name name;
-    struct tm_block_pool *pool = tm_block_pool_create();
     if (bucket == NULL) skip();
+    struct tm_block_pool *pool = tm_block_pool_create();
     assert_int_equal(tm_debug_open(tm_env_real(), NULL), 0); /* TIDEMILL_DEBUG=store tells which way they went */
     open_place_at(&p, bucket);
     tm_arena_init(&arena, 1 << 20);
