@@ -48,7 +48,7 @@ static const struct {
              "larger_batch?:{*} why?:s"},
     {"Fleet", "planner:s cloud:s region:s zone:s? instance:s spot_nodes:i on_demand_nodes:i pools:[{instance:s zone:s? "
               "spot:i on_demand:i spot_usd_h:n? on_demand_usd_h:n?}] anchors:{nodes:i instance:s? instances:i} "
-              "layout:{pipelines:i stages:i} parallel:{way:s zero:i tensor:i own_engine:b} samples_per_s:n? "
+              "layout:{pipelines:i stages:i} parallel:{way:s zero:i shards:i tensor:i own_engine:b} samples_per_s:n? "
               "time_s:Estimate cost_usd:Estimate price_usd_h:n? losses:n? trace?:s checkpoint_interval_s:n? "
               "p_deadline:n? p_budget:n? precision:s micro_batch:i recompute:b spot_price_assumed:b egress_usd?:n "
               "chosen:b *"},
