@@ -70,8 +70,8 @@ class _Likeness:
 
 
 def _samples(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Some elements of all of them, where they are."""
-    return torch.cat([some_of(t, _EACH).reshape(-1).float() for t in tensors])
+    """Some elements of all of them, where they are: one row, which is not taken for a flat vector of a small model."""
+    return torch.cat([some_of(t, _EACH).reshape(1, -1).float() for t in tensors], dim=1)
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
